@@ -1,0 +1,61 @@
+"""`python -m pyops`: what is installed, and whether its derivatives are right."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import Graph, __version__, _kernels, get_num_threads, testing
+from ._operator import OPERATORS, Operator
+
+_SIZES = {"num_src": 12, "num_dst": 10, "num_edges": 60, "columns": 3, "in_features": 5}
+_SIZES |= {"out_features": 3, "hidden": 6, "dim": 2}
+
+
+def main() -> int:
+    print(f"pyops {__version__}, Python {sys.version.split()[0]}, NumPy {np.__version__}")
+    print(f"library  {library()}")
+    print(f"threads  {get_num_threads()} of {_kernels.pyops_process.available_threads()}\n")
+    print(f"{'operator':16}{'phases':36}{'derivative error':>18}")
+    failed = 0
+    for operator in OPERATORS.values():
+        try:
+            error = f"{quick_check(operator):.1e}"
+        except AssertionError as problem:
+            failed, error = failed + 1, str(problem)
+        print(f"{operator.name:16}{' '.join(operator.phases):36}{error:>18}")
+    return min(failed, 1)
+
+
+def library() -> Path:
+    """The libpyops that the loader chose for this processor."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = Path(line.split(maxsplit=5)[-1])
+        if path.name.startswith("libpyops"):
+            return path
+    return Path(_kernels.__file__)
+
+
+def quick_check(operator: Operator) -> float:
+    """The error of the first and second derivatives on a small random graph."""
+    rng = np.random.default_rng(0)
+    signature = operator.signature
+    options: dict[str, Any] = {
+        name: o.choices[0] if o.choices else _SIZES[name] for name, o in signature.options.items()
+    }
+    inputs: list[Any] = [
+        rng.standard_normal([size.value(_SIZES) for size in i.shape])
+        for i in signature.inputs.values()
+    ]
+    if signature.has_graph:
+        num_src, num_dst = _SIZES["num_src"], _SIZES["num_dst"]
+        src, dst = (rng.integers(0, n, _SIZES["num_edges"]) for n in (num_src, num_dst))
+        inputs.insert(0, Graph(src, dst, num_src, num_dst))
+    return testing.check_gradients(operator, *inputs, **options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Checks of single arrays: nothing that is not understood reaches a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[np.floating[Any]]
+
+VARIANTS = {"f": "r4", "d": "r8"}
+
+
+def check_array(label: str, array: object) -> Array:
+    """The argument, if it is a real floating-point array of a supported precision."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{label}: expected a NumPy array, got {_kind(array)}")
+    if type(array) is not np.ndarray and not isinstance(array, np.memmap):
+        raise TypeError(
+            f"{label}: expected a plain NumPy array, got {_kind(array)}; its special behaviour "
+            "would be lost, pass numpy.asarray(...) if that is meant"
+        )
+    if array.dtype.char not in VARIANTS:
+        raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
+    return array
+
+
+def check_size(label: str, value: object) -> int:
+    """The argument, if it is an integer that can be the length of an axis and is not 0."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{label}: expected a positive integer, got {value!r}")
+    if not 1 <= value < 2**31:
+        raise ValueError(f"{label}: expected an integer from 1 to 2**31 - 1, got {value!r}")
+    return int(value)
+
+
+def check_output(label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An array given to be written to."""
+    out = check_array(label, array)
+    if out.dtype.char != dtype.char:
+        raise TypeError(f"{label}: expected {dtype} like the inputs, got {out.dtype}")
+    if out.shape != shape:
+        raise ValueError(f"{label}: expected shape {shape}, got {out.shape}")
+    if not out.flags.writeable:
+        raise ValueError(f"{label}: expected a writeable array, got a read-only one")
+    span = out.itemsize
+    for stride, length in sorted((abs(s), n) for s, n in zip(out.strides, out.shape, strict=True)):
+        if length > 1 and stride < span and out.size:
+            raise ValueError(f"{label}: expected distinct elements, got strides {out.strides}")
+        span += stride * (length - 1)
+    return out
+
+
+def plain(array: Array) -> Array:
+    """The array as kernels take it, in C order, aligned, native byte order: itself or a copy."""
+    flags = array.flags
+    if flags.c_contiguous and flags.aligned and array.dtype.isnative:
+        return array
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", subok=False)
+
+
+def check_outputs(
+    caller: str,
+    labels: Mapping[str, str],
+    shapes: Sequence[tuple[int, ...] | None],
+    dtype: np.dtype[Any],
+    out: Sequence[Array | None] | None,
+    accumulate: bool,
+) -> None:
+    """Refuse arrays that cannot take the outputs; a shape is None where nothing is wanted."""
+    if not isinstance(accumulate, (bool, np.bool_)):
+        raise TypeError(f"{caller}: accumulate: expected True or False, got {accumulate!r}")
+    if out is None:
+        if accumulate:
+            raise ValueError(f"{caller}: accumulate: expected arrays in out to add to, got none")
+        return
+    if not isinstance(out, (tuple, list)):
+        raise TypeError(f"{caller}: out: expected a tuple of arrays or None, got {_kind(out)}")
+    if len(out) != len(labels):
+        raise ValueError(
+            f"{caller}: out: expected one entry for each of {', '.join(labels)}, got {len(out)}"
+        )
+    for i, (label, array, shape) in enumerate(zip(labels.values(), out, shapes, strict=True)):
+        if array is None:
+            continue
+        if shape is None:
+            raise ValueError(f"{caller}: {label}: expected None, its gradient is not wanted")
+        check_output(f"{caller}: {label}", array, shape, dtype)
+        for other in out[:i]:
+            if other is not None and np.shares_memory(array, other):
+                raise ValueError(
+                    f"{caller}: {label}: expected memory of its own, got some of another entry"
+                )
+
+
+def buffers_for(
+    out: Sequence[Array | None],
+    shapes: Sequence[tuple[int, ...] | None],
+    dtype: np.dtype[Any],
+    inputs: Sequence[Array],
+    accumulate: bool,
+) -> list[Array | None]:
+    """The arrays that a kernel writes to: those given, copies of them, or new ones."""
+    buffers: list[Array | None] = []
+    for given, shape in zip(out, shapes, strict=True):
+        buffer = None
+        if given is not None:
+            buffer = plain(given)
+            if any(np.may_share_memory(buffer, array) for array in inputs):
+                buffer = buffer.copy()
+        elif shape is not None:
+            buffer = (np.zeros if accumulate else np.empty)(shape, dtype)
+        buffers.append(buffer)
+    return buffers
+
+
+def hand_over(
+    buffers: Sequence[Array | None], out: Sequence[Array | None]
+) -> tuple[Array | None, ...]:
+    """The outputs, in the arrays given where there are any."""
+    for buffer, given in zip(buffers, out, strict=True):
+        if given is not None and given is not buffer:
+            given[...] = buffer
+    return tuple(b if g is None else g for b, g in zip(buffers, out, strict=True))
+
+
+def _kind(value: object) -> str:
+    kind = type(value)
+    if value is None:
+        return "None"
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

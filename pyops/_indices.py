@@ -1,0 +1,72 @@
+"""Checks and packing of index arrays, the only place where anything counts from 1."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _kernels
+
+Indices: TypeAlias = npt.NDArray[np.integer[Any]]
+LARGEST = 2**31 - 2
+"""Most nodes of one kind: their ids are int32 in the kernels and count from 1."""
+MOST_EDGES = 2**40
+"""Most rows of edge arrays, far beyond any memory."""
+
+
+def pack_rows(rows: int, row: Indices) -> tuple[Indices, Indices]:
+    offsets = np.empty(rows + 1, np.int64)
+    order = np.empty(len(row), np.int64)
+    _kernels.pyops_graph.pack_rows(rows, len(row), row.astype(np.int64), offsets, order)
+    offsets.flags.writeable = order.flags.writeable = False
+    return offsets, order
+
+
+def check_indices(label: str, values: npt.ArrayLike) -> Indices:
+    """A copy, which nobody changes between the checks and the use of it."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            f"{label}: expected a plain array, got a MaskedArray; its mask would be lost"
+        )
+    try:
+        array = np.array(values)
+        if array.dtype == object and not isinstance(values, np.ndarray):
+            array = array.astype(np.int64)
+    except OverflowError:
+        raise OverflowError(f"{label}: expected indices that fit int64, got larger ones") from None
+    except (TypeError, ValueError):
+        raise TypeError(f"{label}: expected int32 or int64, got {type(values).__name__}") from None
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        array = array.astype(np.int64)
+    if array.dtype.kind != "i" or array.dtype.itemsize not in (4, 8):
+        raise TypeError(f"{label}: expected int32 or int64, got {array.dtype}")
+    if array.ndim != 1:
+        raise ValueError(f"{label}: expected one dimension, got shape {array.shape}")
+    return array
+
+
+def check_count(label: str, value: Any, largest: int = LARGEST) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{label}: expected an integer, got {value!r}")
+    if value < 0:
+        raise ValueError(f"{label}: expected at least 0, got {value}")
+    if value > largest:
+        raise OverflowError(f"{label}: expected at most {largest}, got {value}")
+    return int(value)
+
+
+def check_bounds(label: str, indices: Indices, size: int, size_name: str) -> None:
+    if len(indices) and not (indices.min() >= 0 and indices.max() < size):
+        wrong = (indices < 0) | (indices >= size)
+        where = int(np.argmax(wrong))
+        raise IndexError(
+            f"{label}: expected indices from 0 to {size_name}-1={size - 1}, "
+            f"got {indices[where]} at {where}"
+        )
+
+
+def frozen(array: Indices, dtype: type[np.integer[Any]]) -> Indices:
+    """A contiguous copy that cannot be made writeable."""
+    return np.frombuffer(np.ascontiguousarray(array, dtype).tobytes(), dtype)

@@ -1,0 +1,150 @@
+"""An operator: a declared signature in front of compiled kernels, and the only door to them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from ._arrays import Array
+from ._phase import Phase
+from ._signature import Signature
+
+OPERATORS: dict[str, Operator] = {}
+"""The operator table, filled by the declarations."""
+
+
+class Operator:
+    """A differentiable function of arrays, and of a graph where it has one.
+
+    Made from a function without a body: its signature declares inputs, shapes and options, its
+    docstring the formula. `where` gives, for the choice of an option, sizes that follow from it.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], where: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
+        self.signature = Signature(function, where)
+        self.name = self.__name__ = self.__qualname__ = function.__name__
+        self.__module__ = function.__module__
+        self.__signature__ = self.signature.readable()
+        self.__doc__ = f"{self._usage()}\n\n{inspect.getdoc(function)}\n\n{self._derivatives()}"
+        names = ("forward", "backward", "double_backward", "jvp")
+        self._phases = {name: Phase(self.signature, self.name, name) for name in names}
+        OPERATORS[self.name] = self
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """What the operator can do: forward and its derivatives."""
+        return tuple(self._phases)
+
+    def __repr__(self) -> str:
+        return f"{self.name}{self.__signature__}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    def __call__(
+        self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
+    ) -> Array:
+        """The value y."""
+        outs = None if out is None else (out,)
+        (y,) = self._phases["forward"].run(inputs, options, None, outs, accumulate)
+        assert y is not None
+        return y
+
+    def forward(
+        self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
+    ) -> tuple[Array, tuple[()]]:
+        """The value y, and what the backward phases can use again."""
+        return self(*inputs, out=out, accumulate=accumulate, **options), ()
+
+    def backward(
+        self,
+        *inputs_and_gy: Any,
+        saved: tuple[()] | None = None,
+        wanted: Collection[str] | None = None,
+        out: Sequence[Array | None] | None = None,
+        accumulate: bool = False,
+        **options: Any,
+    ) -> tuple[Array | None, ...]:
+        """The gradients of <gy, y>, one for each array input.
+
+        Parameters
+        ----------
+        *inputs_and_gy
+            The inputs as in the call, then the cotangent of y.
+        saved : optional
+            What `forward` returned beside y; worked out again if not given.
+        wanted : collection of str, optional
+            Names of the inputs whose gradients are computed; None comes back for the others.
+        out : sequence of arrays or None, optional
+            Arrays to write the gradients to, one for each, None for those to be made.
+        accumulate : bool
+            Add to the arrays of `out` instead of overwriting them.
+        """
+        self._check_saved("backward", saved)
+        phase = self._phases["backward"]
+        return phase.run(inputs_and_gy, options, wanted, out, accumulate)
+
+    def double_backward(
+        self,
+        *inputs_gy_and_cotangents: Any,
+        saved: tuple[()] | None = None,
+        wanted: Collection[str] | None = None,
+        out: Sequence[Array | None] | None = None,
+        accumulate: bool = False,
+        **options: Any,
+    ) -> tuple[Array | None, ...]:
+        """The gradients of sum <h, gradient> over all first-order gradients.
+
+        Positional arguments are the inputs, gy, and one cotangent h for each input, None for
+        zero. The result has one array for each input and one for gy; `wanted` may name "gy".
+        The other parameters are those of `backward`.
+        """
+        self._check_saved("double_backward", saved)
+        phase = self._phases["double_backward"]
+        return phase.run(inputs_gy_and_cotangents, options, wanted, out, accumulate)
+
+    def jvp(
+        self,
+        *inputs_and_tangents: Any,
+        saved: tuple[()] | None = None,
+        out: Array | None = None,
+        accumulate: bool = False,
+        **options: Any,
+    ) -> Array:
+        """The derivative of y in the direction of the tangents, one for each input or None."""
+        self._check_saved("jvp", saved)
+        outs = None if out is None else (*(None for _ in self.signature.inputs), out)
+        *_, dy = self._phases["jvp"].run(inputs_and_tangents, options, None, outs, accumulate)
+        assert dy is not None
+        return dy
+
+    def _usage(self) -> str:
+        """The signature, one parameter a line."""
+        lines = [f"    {parameter},\n" for parameter in self.__signature__.parameters.values()]
+        if self.signature.options:
+            lines.insert(len(self.signature.positional), "    *,\n")
+        return f"{self.name}(\n{''.join(lines)}) -> {self.__signature__.return_annotation!r}"
+
+    def _derivatives(self) -> str:
+        """The derivatives, as the docstring lists them."""
+        inputs = self.signature.inputs
+        names = ", ".join(self.signature.positional)
+        g, h, d, t = (", ".join(prefix + n for n in inputs) for prefix in ("g", "h", "d", "t"))
+        return (
+            "Derivatives\n-----------\n"
+            f"y, saved = {self.name}.forward({names}, ...)\n"
+            f"{g} = {self.name}.backward({names}, gy, saved=None, wanted=None, ...)\n"
+            f"{d}, dgy = {self.name}.double_backward({names}, gy, {h}, ...)\n"
+            f"dy = {self.name}.jvp({names}, {t}, ...)\n\n"
+            "All take the options above, and `out` and `accumulate` to write or add to arrays."
+        )
+
+    def _check_saved(self, phase: str, saved: object) -> None:
+        if saved is not None and not (isinstance(saved, tuple) and saved == ()):
+            raise ValueError(
+                f"{self.name}.{phase}: saved: expected what {self.name}.forward returned, "
+                f"got {type(saved).__name__}"
+            )

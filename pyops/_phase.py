@@ -1,0 +1,204 @@
+"""One phase of an operator: from the arguments of a call to its compiled kernel and back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _kernels
+from ._arrays import Array, buffers_for, check_outputs, hand_over, plain
+from ._plan import Kernel, Plan, Slot, make_plan
+from ._signature import Shape, Signature
+from ._threads import get_num_threads
+from .graph import Graph
+
+_MOST_PLANS = 1000
+
+
+class Phase:
+    """forward, backward, double_backward, or jvp, which is a part of the third."""
+
+    def __init__(self, signature: Signature, operator: str, name: str) -> None:
+        self.signature, self.name = signature, name
+        self.caller = operator if name == "forward" else f"{operator}.{name}"
+        inputs = signature.inputs.values()
+        second = name in ("double_backward", "jvp")
+
+        self.slots = [Slot(i.name, i.name, i.shape, "input", not i.optional) for i in inputs]
+        if name != "forward":
+            self.slots.append(Slot("gy", "gy", signature.output, "gy"))
+        if second:
+            tag = "t" if name == "jvp" else "h"
+            self.slots += [Slot("h" + i.name, tag + i.name, i.shape, "cotangent") for i in inputs]
+        self.groups = 2 if second else 1
+        self.seeds = 1 if name in ("backward", "double_backward") else 0
+
+        self.outputs: dict[str, Shape] = {"y": signature.output}
+        """The outputs by the names that the kernel gives them."""
+        if name != "forward":
+            tag = "d" if second else "g"
+            self.outputs = {tag + i.name: i.shape for i in inputs}
+        if second:
+            self.outputs["dgy"] = signature.output
+
+        one = "y" if name == "forward" else "dgy" if name == "jvp" else None
+        self.labels = {o: "out" if o == one else f"out: {o}" for o in self.outputs}
+
+        module = getattr(_kernels, f"pyops_{operator}")
+        compiled = f"{operator}_{'double_backward' if second else name}"
+        self._variants: dict[str, Kernel] = {
+            v: getattr(module, f"{compiled}_{v}") for v in ("r4", "r8")
+        }
+        self._plans: dict[Any, Plan] = {}
+
+    def run(
+        self,
+        given: Sequence[Any],
+        options: dict[str, Any],
+        wanted: Collection[str] | None = None,
+        out: Sequence[Array | None] | None = None,
+        accumulate: bool = False,
+    ) -> tuple[Array | None, ...]:
+        """Check a call, run its kernel, return its outputs."""
+        plan = self._plan(given, options, wanted)
+        arrays = given[1:] if self.signature.has_graph else given
+        inputs = [plain(array).T for array in arrays if array is not None]
+        if plan.zeros is not None:
+            inputs.append(np.zeros(plan.zeros, plan.dtype).T)
+        if out is not None or accumulate is not False:
+            check_outputs(self.caller, self.labels, plan.outputs, plan.dtype, out, accumulate)
+        buffers: list[Array | None]
+        if out is None:
+            buffers = [None if s is None else np.empty(s, plan.dtype) for s in plan.outputs]
+        else:
+            buffers = buffers_for(out, plan.outputs, plan.dtype, inputs, accumulate)
+        values = [
+            *plan.constants,
+            get_num_threads(),
+            accumulate,
+            *(given[0]._indices(plan.indices) if plan.indices else ()),
+            *inputs,
+            *[buffer.T for buffer in buffers if buffer is not None],
+        ]
+        if plan.kernel(*plan.order(values)):
+            raise MemoryError(f"{self.caller}: not enough memory for the working arrays")
+        return tuple(buffers) if out is None else hand_over(buffers, out)
+
+    def _plan(
+        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+    ) -> Plan:
+        """The plan of a call, remembered by everything it depends on."""
+        key = self._key(given, options, wanted)
+        try:
+            plan = self._plans.get(key)
+        except TypeError:  # an argument that is not hashable is a mistake
+            key, plan = None, None
+        if plan is None:
+            plan = self._make_plan(given, options, wanted)
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            if key is not None:
+                self._plans[key] = plan
+        return plan
+
+    def _key(
+        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+    ) -> tuple[Any, ...] | None:
+        """What the plan of a call depends on; None if it has arguments of strange types."""
+        kinds: list[Any] = []
+        for argument in given:
+            if type(argument) is np.ndarray:
+                kinds.append((argument.shape, argument.dtype.char))
+            elif argument is None:
+                kinds.append(None)
+            elif isinstance(argument, Graph):
+                kinds.append(argument._sizes())
+            else:
+                return None
+        if wanted is not None:
+            if type(wanted) not in (tuple, list, set, frozenset):
+                return None
+            wanted = tuple(wanted)
+        for name, value in options.items():
+            kinds.append((name, type(value), value))
+        return *kinds, wanted
+
+    def _make_plan(
+        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+    ) -> Plan:
+        graph, arrays = self._split(given)
+        options = self._complete(options)
+        return make_plan(
+            self.signature,
+            self.caller,
+            self._variants,
+            graph,
+            self.slots,
+            arrays,
+            options,
+            self.outputs,
+            self._wants(wanted, arrays),
+        )
+
+    def _split(self, given: Sequence[Any]) -> tuple[Graph | None, list[Any]]:
+        """The graph, and one array or None for each slot."""
+        rest, graph = list(given), None
+        if self.signature.has_graph and rest:
+            graph = rest.pop(0)
+            if not isinstance(graph, Graph):
+                raise TypeError(
+                    f"{self.caller}: graph: expected pyops.Graph, got {type(graph).__name__}"
+                )
+        most = len(self.signature.inputs)
+        count, odd = divmod(len(rest) - self.seeds, self.groups)
+        if odd or not self.signature.required <= count <= most:
+            names = ["graph"] if self.signature.has_graph else []
+            names += [s.label for s in self.slots if self.seeds or s.role != "gy"]
+            raise TypeError(
+                f"{self.caller}: expected arguments ({', '.join(names)}), got {len(given)} of them"
+            )
+        padding = [None] * (most - count)
+        arrays = [*rest[:count], *padding]
+        if self.name != "forward":
+            arrays += rest[count : count + self.seeds] or [None]
+        if self.groups == 2:
+            arrays += [*rest[count + self.seeds :], *padding]
+        return graph, arrays
+
+    def _complete(self, options: dict[str, Any]) -> dict[str, Any]:
+        """All options in the declared order, defaults included."""
+        declared = self.signature.options
+        for name in options.keys() - declared.keys():
+            valid = ", ".join(declared) or "none"
+            raise TypeError(f"{self.caller}: unexpected option {name!r}; options are: {valid}")
+        for name, option in declared.items():
+            if name not in options and option.default is inspect.Parameter.empty:
+                raise TypeError(f"{self.caller}: {name}: expected this option, it has no default")
+        return {name: options.get(name, option.default) for name, option in declared.items()}
+
+    def _wants(self, wanted: Collection[str] | None, arrays: Sequence[Any]) -> tuple[str, ...]:
+        """The outputs to compute; by default all that have an input."""
+        if self.name in ("forward", "jvp"):
+            return (list(self.outputs)[-1],)
+        held = dict(zip(self.signature.inputs, arrays, strict=False))
+        if wanted is None:
+            return tuple(name for name in self.outputs if held.get(name[1:], ()) is not None)
+        if isinstance(wanted, str) or not isinstance(wanted, Collection):
+            raise TypeError(
+                f"{self.caller}: wanted: expected a collection of names, "
+                f"got {type(wanted).__name__}"
+            )
+        valid = [name[1:] for name in self.outputs]
+        for name in wanted:
+            if name not in valid:
+                raise ValueError(
+                    f"{self.caller}: wanted: expected names among {', '.join(valid)}, got {name!r}"
+                )
+            if held.get(name, ()) is None:
+                raise ValueError(
+                    f"{self.caller}: wanted: expected names of inputs given, {name} is None"
+                )
+        return tuple(name for name in self.outputs if name[1:] in wanted)

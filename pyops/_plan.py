@@ -1,0 +1,198 @@
+"""A checked call: everything that follows from shapes and options alone, worked out once."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from ._arrays import VARIANTS, check_array, check_size
+from ._signature import Option, Shape, Signature, Size, show_shape
+from .graph import Graph
+
+Kernel = Callable[..., int]
+_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|id_(offsets|entries)")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place for an array in a call; the kernel knows it by name, the caller by label."""
+
+    name: str
+    label: str
+    shape: Shape
+    role: str
+    needed: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to call one compiled variant with arrays of certain shapes."""
+
+    kernel: Kernel
+    dtype: np.dtype[Any]
+    constants: tuple[Any, ...]
+    """Sizes, choices, bits, and stand-ins for the arrays that are not given or not wanted."""
+    indices: tuple[str, ...]
+    """The index arrays to take from the graph."""
+    zeros: tuple[int, ...] | None
+    """The shape of a cotangent gy to make, where none is given and the kernel reads it."""
+    outputs: tuple[tuple[int, ...] | None, ...]
+    """The shapes of the outputs that are wanted."""
+    order: Callable[[Sequence[Any]], tuple[Any, ...]]
+    """Brings constants, threads, accumulate, indices, inputs, zeros, outputs into the order of
+    the kernel's arguments."""
+
+
+def make_plan(
+    signature: Signature,
+    caller: str,
+    variants: Mapping[str, Kernel],
+    graph: Graph | None,
+    slots: Sequence[Slot],
+    arrays: Sequence[Any],
+    options: Mapping[str, Any],
+    outputs: Mapping[str, Shape],
+    wanted: Collection[str],
+) -> Plan:
+    """Check a call, find the compiled variant for it, and lay out its arguments."""
+    codes, known = _check_options(caller, signature.options, options)
+    if graph is not None:
+        known.update(graph._sizes()._asdict())
+    dtype = _check_arrays(caller, slots, arrays)
+    _solve(signature, caller, slots, arrays, options, known)
+    for role, mask in (("input", "present"), ("cotangent", "given")):
+        held = [a is not None for s, a in zip(slots, arrays, strict=True) if s.role == role]
+        codes[mask] = _bits(held)
+    codes["wanted"] = _bits([name in wanted for name in outputs])
+    axes = {s.name: s.shape for s in slots} | dict(outputs)
+    shapes = {name: tuple(size.value(known) for size in axes[name]) for name in axes}
+
+    kernel = variants[VARIANTS[dtype.char]]
+    arguments = arguments_of(kernel)
+    indices = [name for name in arguments if _INDICES.fullmatch(name)]
+    used = [s.name for s, a in zip(slots, arrays, strict=True) if a is not None]
+    zeros = "gy" in shapes and "gy" not in used and any(name != "dgy" for name in wanted)
+    used += ["gy"] * zeros + [name for name in outputs if name in wanted]
+    absent = {n: np.empty((0, *shapes[n][1:]), dtype).T for n in shapes if n not in used}
+    constants = {**known, **codes, **absent}
+    names = [*constants, "threads", "accumulate", *indices, *used]
+    return Plan(
+        kernel,
+        dtype,
+        tuple(constants.values()),
+        tuple(indices),
+        shapes["gy"] if zeros else None,
+        tuple(shapes[name] if name in wanted else None for name in outputs),
+        itemgetter(*map(names.index, arguments)),
+    )
+
+
+@functools.cache
+def arguments_of(kernel: Kernel) -> tuple[str, ...]:
+    """The names of a compiled procedure's arguments, in the order of the wrapper."""
+    call = str(kernel.__doc__).partition("\n")[0]
+    return tuple(re.findall(r"\w+", call.partition("(")[2]))
+
+
+def _bits(flags: Sequence[bool]) -> int:
+    return sum(1 << i for i, flag in enumerate(flags) if flag)
+
+
+def _check_options(
+    caller: str, declared: Mapping[str, Option], options: Mapping[str, Any]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """The number that stands for each choice, and the sizes among the options."""
+    codes, sizes = {}, {}
+    for name, option in declared.items():
+        label, value = f"{caller}: {name}", options[name]
+        if option.choices:
+            if not isinstance(value, str):
+                raise TypeError(f"{label}: expected one of {option.choices}, got {value!r}")
+            if value not in option.choices:
+                raise ValueError(f"{label}: expected one of {option.choices}, got {value!r}")
+            codes[name] = 1 + option.choices.index(value)
+            continue
+        sizes[name] = check_size(label, value)
+    return codes, sizes
+
+
+def _check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> np.dtype[Any]:
+    """The one dtype of all arrays given, in native byte order."""
+    first = ""
+    dtype: np.dtype[Any] | None = None
+    for slot, array in zip(slots, arrays, strict=True):
+        label = f"{caller}: {slot.label}"
+        if array is None:
+            if slot.needed:
+                raise TypeError(f"{label}: expected a NumPy array, got None")
+            continue
+        check_array(label, array)
+        if len(slot.shape) != array.ndim:
+            raise ValueError(
+                f"{label}: expected shape {show_shape(slot.shape, {})}, got {array.shape}"
+            )
+        if dtype is None:
+            first, dtype = slot.label, array.dtype.newbyteorder("=")
+        elif array.dtype.char != dtype.char:
+            raise TypeError(f"{label}: expected {dtype} like {first}, got {array.dtype}")
+    assert dtype is not None
+    return dtype
+
+
+def _whole(size: Size, known: Mapping[str, int], unknown: Collection[str]) -> str:
+    """What is asked of a length that no whole number makes."""
+    sizes = "".join(f"{name}={known[name]}, " for name in sorted(size.names & known.keys()))
+    return f" with {sizes}a whole {', '.join(unknown)} >= 1"
+
+
+def _solve(
+    signature: Signature,
+    caller: str,
+    slots: Sequence[Slot],
+    arrays: Sequence[Any],
+    options: Mapping[str, Any],
+    known: dict[str, int],
+) -> None:
+    """Find all sizes from the inputs, then refuse every shape that contradicts them."""
+    follows = {}
+    for choice in options.values():
+        follows.update(signature.where.get(choice, {}) if isinstance(choice, str) else {})
+    held = [(s, a.shape) for s, a in zip(slots, arrays, strict=True) if a is not None]
+    unsettled = [
+        (slot, shape, size, length)
+        for slot, shape in held
+        if slot.role == "input"
+        for size, length in zip(slot.shape, shape, strict=True)
+    ]
+    while unsettled:
+        later = []
+        for slot, shape, size, length in unsettled:
+            known.update({n: s.value(known) for n, s in follows.items() if s.names <= known.keys()})
+            unknown = size.names - known.keys()
+            if len(unknown) > 1:
+                later.append((slot, shape, size, length))
+                continue
+            if unknown:
+                name, value = size.solve(length, known)
+                if value is not None:
+                    known[name] = value
+                    continue
+            if unknown or size.value(known) != length:
+                expected = show_shape(slot.shape, known)
+                whole = _whole(size, known, unknown) if unknown else ""
+                raise ValueError(
+                    f"{caller}: {slot.label}: expected shape {expected}{whole}, got {shape}"
+                )
+        assert len(later) < len(unsettled), "the inputs leave a size open"
+        unsettled = later
+    known.update({name: size.value(known) for name, size in follows.items()})
+    for slot, shape in held:
+        if shape != tuple(size.value(known) for size in slot.shape):
+            expected = show_shape(slot.shape, known)
+            raise ValueError(f"{caller}: {slot.label}: expected shape {expected}, got {shape}")

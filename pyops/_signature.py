@@ -1,0 +1,144 @@
+"""What a declaration says: inputs and shapes, options and choices, sizes that follow."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union
+
+from .graph import Graph
+
+
+class Size:
+    """The length of one axis: an expression linear in each of its names."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        self._code = compile(self.text, "<shape>", "eval")
+        self.names = frozenset(self._code.co_names)
+
+    def value(self, known: Mapping[str, int]) -> int:
+        return int(eval(self._code, {"__builtins__": {}}, dict(known)))
+
+    def solve(self, length: int, known: Mapping[str, int]) -> tuple[str, int | None]:
+        """The one unknown name and the value that gives the axis this length, if there is one."""
+        (name,) = self.names - known.keys()
+        base = self.value({**known, name: 0})
+        slope = self.value({**known, name: 1}) - base
+        value, rest = divmod(length - base, slope)
+        least = 0 if name.startswith("num_") else 1
+        return name, value if rest == 0 and value >= least else None
+
+
+Shape = tuple[Size, ...]
+
+
+def parse_shape(text: str) -> Shape:
+    return tuple(Size(axis) for axis in text.split(","))
+
+
+def show_shape(shape: Iterable[Size], known: Mapping[str, int]) -> str:
+    """The shape as a reader of an error message wants it, with what is known of it."""
+    axes = []
+    for size in shape:
+        if size.names <= known.keys():
+            number = str(size.value(known))
+            axes.append(number if size.text == number else f"{size.text}={number}")
+        else:
+            axes.append(size.text)
+    return f"({', '.join(axes)}{',' if len(axes) == 1 else ''})"
+
+
+@dataclass(frozen=True)
+class Input:
+    name: str
+    shape: Shape
+    optional: bool
+
+
+@dataclass(frozen=True)
+class Option:
+    name: str
+    kind: type
+    default: Any
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_size(self) -> bool:
+        return self.kind is int
+
+
+class Signature:
+    """The declaration of an operator, read from a function's annotations.
+
+    Arrays are ``Annotated[Array, "axis, axis"]``, options that are sizes ``int``, options with
+    choices ``Literal``. `where` gives, for a choice, the sizes that follow from it.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], where: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
+        hints = typing.get_type_hints(function, include_extras=True)
+        parameters = inspect.signature(function).parameters
+        self.inputs: dict[str, Input] = {}
+        self.options: dict[str, Option] = {}
+        self.has_graph = False
+        for name, parameter in parameters.items():
+            if hints[name] is Graph:
+                self.has_graph = True
+            elif parameter.kind is parameter.KEYWORD_ONLY:
+                self.options[name] = _option(name, hints[name], parameter.default)
+            else:
+                shape = parse_shape(_axes(hints[name]))
+                self.inputs[name] = Input(name, shape, parameter.default is None)
+        self.output = parse_shape(_axes(hints["return"]))
+        self.where = {
+            choice: {name: Size(text) for name, text in sizes.items()}
+            for choice, sizes in (where or {}).items()
+        }
+
+    @property
+    def positional(self) -> tuple[str, ...]:
+        return ("graph", *self.inputs) if self.has_graph else tuple(self.inputs)
+
+    @functools.cached_property
+    def required(self) -> int:
+        """How many of the inputs have to be given."""
+        return sum(not i.optional for i in self.inputs.values())
+
+    def readable(self) -> inspect.Signature:
+        """The call as `help` shows it: shapes for arrays, choices for options."""
+        kind = inspect.Parameter
+        shown = [kind(n, kind.POSITIONAL_OR_KEYWORD) for n in self.positional if n == "graph"]
+        for i in self.inputs.values():
+            default = None if i.optional else kind.empty
+            shown.append(
+                kind(i.name, kind.POSITIONAL_OR_KEYWORD, default=default, annotation=_text(i.shape))
+            )
+        for o in self.options.values():
+            hint = Literal.__getitem__(o.choices) if o.choices else o.kind
+            shown.append(kind(o.name, kind.KEYWORD_ONLY, default=o.default, annotation=hint))
+        return inspect.Signature(shown, return_annotation=_text(self.output))
+
+
+def _text(shape: Shape) -> str:
+    return ", ".join(size.text for size in shape)
+
+
+def _axes(hint: Any) -> str:
+    """The shape in Annotated[Array, shape], also inside an optional."""
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        hint = next(h for h in typing.get_args(hint) if h is not type(None))
+    if typing.get_origin(hint) is not Annotated:
+        raise TypeError(f"expected Annotated[Array, shape], got {hint}")
+    return str(hint.__metadata__[0])
+
+
+def _option(name: str, hint: Any, default: Any) -> Option:
+    if typing.get_origin(hint) is Literal:
+        return Option(name, str, default, typing.get_args(hint))
+    return Option(name, hint, default)

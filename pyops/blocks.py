@@ -1,0 +1,95 @@
+"""Parameter blocks: several tensors packed into the one vector that a kernel reads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ._arrays import Array, check_array, check_size
+
+
+class GnoBlock(NamedTuple):
+    """The parts of a block of `gno_kernel` and `gno_conv`, views into it."""
+
+    U: Array
+    b_u: Array
+    V: Array
+    b_v: Array
+
+
+def pack_gno(U: Array, b_u: Array, V: Array, b_v: Array) -> Array:  # noqa: N803
+    """Pack a kernel network V act(U x + b_u) + b_v into one block.
+
+    Parameters
+    ----------
+    U : array, shape (hidden, dim)
+    b_u : array, shape (hidden,)
+    V : array, shape (in_features * out_features, hidden)
+        As the weight of a torch ``Linear``; row f_in * out_features + f_out makes the entry
+        (f_in, f_out) of the matrix of an edge.
+    b_v : array, shape (in_features * out_features,)
+
+    Returns
+    -------
+    array, shape (hidden * (dim + 1) + (hidden + 1) * in_features * out_features,)
+        U | b_u | V | b_v, the matrices column by column.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a part is not a float32 or float64 array like the others, or has the wrong shape.
+    """
+    parts = {"U": U, "b_u": b_u, "V": V, "b_v": b_v}
+    for name, part in parts.items():
+        check_array(f"pack_gno: {name}", part)
+        if part.dtype.char != U.dtype.char:
+            raise TypeError(f"pack_gno: {name}: expected {U.dtype} like U, got {part.dtype}")
+        if part.ndim != (2 if name in "UV" else 1):
+            axes = {"U": "(hidden, dim)", "V": "(in_features * out_features, hidden)"}
+            expected = axes.get(name, "one dimension")
+            raise ValueError(f"pack_gno: {name}: expected {expected}, got {part.shape}")
+        if part.size == 0:
+            raise ValueError(f"pack_gno: {name}: expected sizes of at least 1, got {part.shape}")
+    hidden = len(U)
+    shapes = {"b_u": (hidden,), "V": (len(V), hidden), "b_v": (len(V),)}
+    for name, shape in shapes.items():
+        if parts[name].shape != shape:
+            raise ValueError(f"pack_gno: {name}: expected shape {shape}, got {parts[name].shape}")
+    dtype = U.dtype.newbyteorder("=")
+    return np.concatenate([U.T.ravel(), b_u, V.T.ravel(), b_v], dtype=dtype)
+
+
+def unpack_gno(block: Array, *, dim: int, hidden: int) -> GnoBlock:
+    """Views of the parts of a block, or of the gradient of one.
+
+    Parameters
+    ----------
+    block : array, shape (hidden * (dim + 1) + (hidden + 1) * in_features * out_features,)
+    dim : int
+        Number of coordinates of an edge.
+    hidden : int
+        Number of hidden units.
+
+    Returns
+    -------
+    GnoBlock
+        U (hidden, dim), b_u (hidden,), V (in_features * out_features, hidden) and b_v, named
+        views: writing to them writes to the block.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the block is not a float32 or float64 vector of such a length.
+    """
+    check_array("unpack_gno: block", block)
+    dim, hidden = check_size("unpack_gno: dim", dim), check_size("unpack_gno: hidden", hidden)
+    layer = hidden * (dim + 1)
+    entries, rest = divmod(block.size - layer, hidden + 1)
+    if block.ndim != 1 or rest or entries < 1:
+        raise ValueError(
+            "unpack_gno: block: expected length hidden*(dim+1)+(hidden+1)*in_features*out_features "
+            f"with hidden={hidden} and dim={dim}, got shape {block.shape}"
+        )
+    U, b_u, V, b_v = np.split(block, [hidden * dim, layer, layer + hidden * entries])  # noqa: N806
+    return GnoBlock(U.reshape(dim, hidden).T, b_u, V.reshape(hidden, entries).T, b_v)

@@ -1,0 +1,320 @@
+"""Sparse graphs, checked and packed once into the index arrays every kernel reads."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ._indices import (
+    MOST_EDGES,
+    Indices,
+    check_bounds,
+    check_count,
+    check_indices,
+    frozen,
+    pack_rows,
+)
+
+
+class Sizes(NamedTuple):
+    """The numbers of a graph that kernels take."""
+
+    num_src: int
+    num_dst: int
+    num_edges: int
+    num_entries: int
+    shared_edges: int
+
+
+class Graph:
+    """A directed graph between source and destination nodes; entry e runs src[e] -> dst[e].
+
+    Indices count from 0. Several entries between the same nodes and self loops are ordinary.
+    The order of the entries is the order of the rows of all edge arrays.
+
+    Parameters
+    ----------
+    src, dst : array_like of int32 or int64, shape (num_entries,)
+        Source and destination node of each entry.
+    num_src, num_dst : int, optional
+        Numbers of nodes. If one is given, the other is the same; if none is, both are one more
+        than the largest index.
+
+    Raises
+    ------
+    TypeError
+        If the indices are not int32 or int64.
+    ValueError
+        If shapes or sizes do not fit.
+    IndexError
+        If an index is negative or not below the number of nodes.
+    OverflowError
+        If there are more than 2**31 - 2 nodes.
+
+    Examples
+    --------
+    >>> pyops.Graph([0, 1, 2], [1, 2, 0])
+    Graph(num_src=3, num_dst=3, num_edges=3)
+    """
+
+    __slots__ = (
+        "_dst",
+        "_ids",
+        "_num_dst",
+        "_num_edges",
+        "_num_src",
+        "_numbers",
+        "_packed",
+        "_ready",
+        "_src",
+    )
+    _src: Indices
+    _dst: Indices
+    _ids: Indices | None
+    _num_src: int
+    _num_dst: int
+    _num_edges: int
+    _numbers: Sizes | None
+    _packed: dict[str, Indices]
+    _ready: dict[tuple[str, ...], tuple[Indices, ...]]
+
+    def __init__(
+        self,
+        src: npt.ArrayLike,
+        dst: npt.ArrayLike,
+        num_src: int | None = None,
+        num_dst: int | None = None,
+    ) -> None:
+        if hasattr(self, "_packed"):
+            raise AttributeError("Graph is immutable: it cannot be initialised again")
+        src = check_indices("Graph: src", src)
+        dst = check_indices("Graph: dst", dst)
+        if len(src) != len(dst):
+            raise ValueError(
+                f"Graph: src and dst: expected equal lengths, got {len(src)} and {len(dst)}"
+            )
+        if num_src is None and num_dst is None:
+            num_src = 1 + max(int(ends.max(initial=-1)) for ends in (src, dst))
+        num_src = check_count("Graph: num_src", num_dst if num_src is None else num_src)
+        num_dst = check_count("Graph: num_dst", num_src if num_dst is None else num_dst)
+        self._fill("Graph", src, dst, None, num_src, num_dst, len(src))
+
+    @classmethod
+    def from_csc(
+        cls,
+        offsets: npt.ArrayLike,
+        indices: npt.ArrayLike,
+        num_src: int,
+        edge_ids: npt.ArrayLike | None = None,
+        num_edges: int | None = None,
+    ) -> Graph:
+        """Build a graph from the entries of each destination.
+
+        Parameters
+        ----------
+        offsets : array_like of int32 or int64, shape (num_dst + 1,)
+            The entries into destination i are those from offsets[i] to offsets[i + 1] - 1.
+        indices : array_like of int32 or int64, shape (num_entries,)
+            Source node of each entry.
+        num_src : int
+            Number of source nodes.
+        edge_ids : array_like of int32 or int64, shape (num_entries,), optional
+            Row of the edge arrays that belongs to each entry; ids may repeat (an undirected
+            edge whose two directions share one row). Without it entry k has row k.
+        num_edges : int, optional
+            Rows of the edge arrays; one more than the largest id if not given.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError, OverflowError
+            As for the constructor; ValueError also for offsets that decrease, do not start at
+            0 or do not end at the number of entries.
+        """
+        offsets = check_indices("Graph.from_csc: offsets", offsets)
+        indices = check_indices("Graph.from_csc: indices", indices)
+        if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(indices):
+            ends = "none" if len(offsets) == 0 else f"{offsets[0]} and {offsets[-1]}"
+            raise ValueError(
+                "Graph.from_csc: offsets: expected the first to be 0 and the last to be "
+                f"len(indices)={len(indices)}, got {ends}"
+            )
+        falls = offsets[1:] < offsets[:-1]
+        if falls.any():
+            where = int(np.argmax(falls))
+            raise ValueError(
+                "Graph.from_csc: offsets: expected no decrease, got "
+                f"{offsets[where]} before {offsets[where + 1]} at {where + 1}"
+            )
+        num_dst = check_count("Graph.from_csc: len(offsets) - 1", len(offsets) - 1)
+        num_src = check_count("Graph.from_csc: num_src", num_src)
+        ids = None
+        if edge_ids is not None:
+            ids = check_indices("Graph.from_csc: edge_ids", edge_ids)
+            if len(ids) != len(indices):
+                raise ValueError(
+                    "Graph.from_csc: edge_ids: expected length len(indices)="
+                    f"{len(indices)}, got {len(ids)}"
+                )
+        least = len(indices) if ids is None else 1 + int(ids.max(initial=-1))
+        asked = least if num_edges is None else num_edges
+        rows = check_count("Graph.from_csc: num_edges", asked, MOST_EDGES)
+        if ids is None and rows != len(indices):
+            raise ValueError(
+                "Graph.from_csc: num_edges: expected len(indices)="
+                f"{len(indices)} without edge_ids, got {rows}"
+            )
+        graph = cls.__new__(cls)
+        dst = np.repeat(np.arange(num_dst, dtype=np.int32), np.diff(offsets))
+        graph._fill("Graph.from_csc", indices, dst, ids, num_src, num_dst, rows)
+        return graph
+
+    def _fill(
+        self,
+        caller: str,
+        src: Indices,
+        dst: Indices,
+        ids: Indices | None,
+        num_src: int,
+        num_dst: int,
+        num_edges: int,
+    ) -> None:
+        check_bounds(
+            f"{caller}: {'src' if caller == 'Graph' else 'indices'}", src, num_src, "num_src"
+        )
+        check_bounds(f"{caller}: dst", dst, num_dst, "num_dst")
+        if ids is not None:
+            check_bounds(f"{caller}: edge_ids", ids, num_edges, "num_edges")
+        fields: dict[str, Any] = {
+            "_src": frozen(src, np.int32),
+            "_dst": frozen(dst, np.int32),
+            "_ids": None if ids is None else frozen(ids, np.int64),
+            "_num_src": num_src,
+            "_num_dst": num_dst,
+            "_num_edges": num_edges,
+            "_numbers": None,
+            "_packed": {},
+            "_ready": {},
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Graph is immutable: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Graph is immutable: {name} cannot be deleted")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sizes = (self._num_src, self._num_dst, self._num_edges)
+        return _restore, (self._src, self._dst, self._ids, *sizes)
+
+    def __repr__(self) -> str:
+        shared = f", num_entries={self.num_entries}" if self.num_entries != self.num_edges else ""
+        return (
+            f"Graph(num_src={self.num_src}, num_dst={self.num_dst}, "
+            f"num_edges={self.num_edges}{shared})"
+        )
+
+    @property
+    def num_src(self) -> int:
+        """Number of source nodes."""
+        return self._num_src
+
+    @property
+    def num_dst(self) -> int:
+        """Number of destination nodes."""
+        return self._num_dst
+
+    @property
+    def num_edges(self) -> int:
+        """Number of rows of edge arrays."""
+        return self._num_edges
+
+    @property
+    def num_entries(self) -> int:
+        """Number of entries (source, destination); larger than num_edges where rows are shared."""
+        return len(self._src)
+
+    @property
+    def src(self) -> Indices:
+        """Source node of each entry, int32 [num_entries]; read-only."""
+        return self._src[:]
+
+    @property
+    def dst(self) -> Indices:
+        """Destination node of each entry, int32 [num_entries]; read-only."""
+        return self._dst[:]
+
+    @property
+    def edge_ids(self) -> Indices:
+        """Row of the edge arrays of each entry, int64 [num_entries]; read-only."""
+        if self._ids is None:
+            return frozen(np.arange(self.num_entries), np.int64)
+        return self._ids[:]
+
+    def in_degrees(self) -> Indices:
+        """Number of entries into each destination, int64 [num_dst]."""
+        return np.diff(self._index("in_offsets"))
+
+    def reverse(self) -> Graph:
+        """The graph with all entries turned round; edge arrays keep their rows."""
+        graph = Graph.__new__(Graph)
+        sizes = (self._num_dst, self._num_src, self._num_edges)
+        graph._fill("Graph", self._dst, self._src, self._ids, *sizes)
+        swap = {"in": "out", "out": "in"}
+        for name, array in list(self._packed.items()):
+            side, _, rest = name.partition("_")
+            if side in swap:
+                graph._packed[f"{swap[side]}_{rest}"] = array
+        return graph
+
+    def _index(self, name: str) -> Indices:
+        """An index array of the kernels, counted from 1 and made when first asked for.
+
+        ``in_`` and ``out_`` arrays hold the entries of each destination and of each source:
+        their offsets, the nodes at the other end and the edge ids. ``id_`` arrays hold the
+        entries, numbered along the incoming rows, of each edge id.
+        """
+        if name not in self._packed:
+            side = name.partition("_")[0]
+            if side == "id":
+                edges = self._index("in_edges") - 1
+                offsets, order = pack_rows(self._num_edges, edges)
+                self._packed.update(id_offsets=offsets, id_entries=order)
+            else:
+                into, others = (self._dst, self._src) if side == "in" else (self._src, self._dst)
+                size = self._num_dst if side == "in" else self._num_src
+                offsets, order = pack_rows(size, into)
+                self._packed[f"{side}_offsets"] = offsets
+                self._packed[f"{side}_nodes"] = frozen(others[order - 1] + 1, np.int32)
+                self._packed[f"{side}_edges"] = (
+                    order if self._ids is None else frozen(self._ids[order - 1] + 1, np.int64)
+                )
+        return self._packed[name]
+
+    def _indices(self, names: tuple[str, ...]) -> tuple[Indices, ...]:
+        """The index arrays that a kernel takes, looked up once for all its calls."""
+        found = self._ready.get(names)
+        if found is None:
+            found = self._ready[names] = tuple(map(self._index, names))
+        return found
+
+    def _sizes(self) -> Sizes:
+        """The numbers that kernels take, worked out when first asked for."""
+        if self._numbers is None:
+            shared = self._ids is not None and (np.diff(self._index("id_offsets")) > 1).any()
+            counts = (self._num_src, self._num_dst, self._num_edges, self.num_entries)
+            object.__setattr__(self, "_numbers", Sizes(*counts, int(shared)))
+            assert self._numbers is not None
+        return self._numbers
+
+
+def _restore(
+    src: Indices, dst: Indices, ids: Indices | None, num_src: int, num_dst: int, num_edges: int
+) -> Graph:
+    """The graph of a pickle, checked like any other."""
+    graph = Graph.__new__(Graph)
+    graph._fill("Graph", src, dst, ids, num_src, num_dst, num_edges)
+    return graph

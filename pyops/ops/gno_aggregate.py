@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+from .._arrays import Array
+from .._operator import Operator
+from ..graph import Graph
+
+
+@Operator
+def gno_aggregate(
+    graph: Graph,
+    features: Annotated[Array, "num_src, in_features"],
+    kappa: Annotated[Array, "num_edges, in_features*out_features"],
+) -> Annotated[Array, "num_dst, out_features"]:
+    r"""Sum of the neighbours' features, each multiplied by the matrix of its edge.
+
+    .. math:: m_i = \sum_{e = (j \to i)} h_j \kappa_e
+
+    Parameters
+    ----------
+    graph : Graph
+    features : array, shape (num_src, in_features)
+        Features h of the source nodes.
+    kappa : array, shape (num_edges, in_features * out_features)
+        ``kappa[e].reshape(in_features, out_features)`` is the matrix of edge e; `gno_kernel`
+        makes such arrays.
+
+    Returns
+    -------
+    array, shape (num_dst, out_features)
+
+    References
+    ----------
+    Li et al., Neural operator: graph kernel network for partial differential equations,
+    arXiv:2003.03485.
+    """

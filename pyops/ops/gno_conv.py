@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from .._arrays import Array
+from .._operator import Operator
+from ..graph import Graph
+
+
+@Operator
+def gno_conv(
+    graph: Graph,
+    features: Annotated[Array, "num_src, in_features"],
+    coords: Annotated[Array, "num_edges, dim"],
+    params: Annotated[Array, "hidden*(dim+1)+(hidden+1)*in_features*out_features"],
+    *,
+    hidden: int,
+    activation: Literal["relu", "silu", "gelu", "tanh"] = "relu",
+) -> Annotated[Array, "num_dst, out_features"]:
+    r"""Graph neural operator: neighbours summed through a matrix made for every edge.
+
+    .. math:: m_i = \sum_{e = (j \to i)} h_j \kappa_e, \qquad
+              \kappa_e = V\,\mathrm{act}(U x_e + b_u) + b_v
+
+    `gno_aggregate(graph, features, gno_kernel(coords, params, ...))` without the matrices: the
+    last layer of the kernel network commutes with the sum, m_i = V : Z_i + B_v n_i with
+    Z_i = sum of act(U x_e + b_u) (x) h_j. No array of edges x in_features x out_features exists at
+    any time, and the operations fall by a factor of 1 / (1/out_features + 1/degree).
+
+    Parameters
+    ----------
+    graph : Graph
+    features : array, shape (num_src, in_features)
+        Features h of the source nodes.
+    coords : array, shape (num_edges, dim)
+        Coordinates x of the edges, usually the difference of node positions.
+    params : array, shape (P,)
+        The block U | b_u | V | b_v of the kernel network, see `pyops.blocks.pack_gno`; its length
+        decides `out_features`.
+    hidden : int
+        Number of hidden units of the kernel network.
+    activation : {"relu", "silu", "gelu", "tanh"}
+        Activation of the hidden units; gelu is the exact one, by the error function.
+
+    Returns
+    -------
+    array, shape (num_dst, out_features)
+
+    References
+    ----------
+    Li et al., Neural operator: graph kernel network for partial differential equations,
+    arXiv:2003.03485; the layer is also known as NNConv and ECConv.
+    """

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Literal
+
+from .._arrays import Array
+from .._operator import Operator
+from ..graph import Graph
+
+
+@functools.partial(
+    Operator,
+    where={
+        "matrix": {"out_features": "columns"},
+        "diagonal": {"columns": "1", "out_features": "in_features"},
+    },
+)
+def kernel_conv(
+    graph: Graph,
+    features: Annotated[Array, "num_src, in_features"],
+    hidden_layer: Annotated[Array, "num_edges, hidden"],
+    weight: Annotated[Array, "in_features*columns, hidden"],
+    bias: Annotated[Array, "in_features*columns"] | None = None,
+    edge_weight: Annotated[Array, "num_edges"] | None = None,
+    *,
+    kernel: Literal["matrix", "diagonal"] = "matrix",
+    reduce: Literal["sum", "mean"] = "sum",
+) -> Annotated[Array, "num_dst, out_features"]:
+    r"""Convolution with a kernel network given by its last hidden layer.
+
+    .. math:: m_i = \sum_{e = (j \to i)} w_e\, h_j \kappa_e, \qquad \kappa_e = V z_e + b
+
+    Like `gno_conv`, without a matrix for any edge, for any kernel network whose last layer is
+    linear: z is what comes before that layer. A diagonal kernel multiplies feature by feature.
+
+    Parameters
+    ----------
+    graph : Graph
+    features : array, shape (num_src, in_features)
+        Features h of the source nodes.
+    hidden_layer : array, shape (num_edges, hidden)
+        Last hidden layer z of the kernel network.
+    weight : array, shape (in_features * columns, hidden)
+        Weight V of its last, linear layer, as a torch ``Linear`` holds it. For a matrix kernel
+        columns is out_features and row f_in * out_features + f_out makes the entry (f_in, f_out)
+        of kappa; for a diagonal one columns is 1.
+    bias : array, shape (in_features * columns,), optional
+        Bias b of that layer.
+    edge_weight : array, shape (num_edges,), optional
+        Weights w, of a quadrature for example.
+    kernel : {"matrix", "diagonal"}
+        Whether kappa is a matrix or acts feature by feature, with out_features = in_features.
+    reduce : {"sum", "mean"}
+        Whether the sum is divided by the number of entries into the destination.
+
+    Returns
+    -------
+    array, shape (num_dst, out_features)
+
+    References
+    ----------
+    Gilmer et al., Neural message passing for quantum chemistry, arXiv:1704.01212 (matrix);
+    Li et al., Geometry-informed neural operator, arXiv:2309.00583 (diagonal).
+    """

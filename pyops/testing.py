@@ -1,0 +1,181 @@
+"""Numerical checks of derivatives, in the manner of `numpy.testing`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._arrays import Array, check_array
+
+
+def check_gradients(
+    op: Any,
+    *inputs: Any,
+    order: int = 2,
+    rtol: float = 1e-6,
+    step: float = 3e-5,
+    directions: int = 2,
+    rng: np.random.Generator | int | None = 0,
+    **options: Any,
+) -> float:
+    """Check the derivatives of an operator at given inputs against central differences.
+
+    In float64 and along random directions, for every input apart: `jvp` against the slope of the
+    value, `backward` against `jvp` (<J v, gy> = <v, J^T gy>, to 1e-12) and against the slope of
+    <gy, value>; at order 2 `double_backward` against the slope of <h, backward> by every input
+    and by gy.
+
+    Parameters
+    ----------
+    op : Operator
+        The operator, or anything with the same `__call__`, `backward`, `double_backward`, `jvp`.
+    *inputs
+        Its positional arguments; None stays absent, float32 arrays are converted to float64.
+        Keep them a hundred steps away from points where the operator is not smooth.
+    order : {1, 2}
+        Whether second derivatives are checked too.
+    rtol : float
+        Largest difference allowed, relative to the sum of the magnitudes that make it up.
+    step : float
+        Step of the differences, relative to the largest element of the input.
+    directions : int
+        Number of random directions for each input.
+    rng : numpy.random.Generator or int, optional
+        Source of the random cotangents and directions, or its seed.
+    **options
+        The options of the operator.
+
+    Returns
+    -------
+    float
+        The largest relative difference found.
+
+    Raises
+    ------
+    AssertionError
+        If a derivative is off; the message says which, and what was expected.
+    TypeError, ValueError
+        If an input is no float32 or float64 array, `order` neither 1 nor 2, `directions` below 1.
+
+    Examples
+    --------
+    >>> pyops.testing.check_gradients(pyops.gno_aggregate, graph, features, kappa)
+    8.4e-12
+    """
+    if order not in (1, 2):
+        raise ValueError(f"check_gradients: order: expected 1 or 2, got {order!r}")
+    if not directions >= 1:
+        raise ValueError(f"check_gradients: directions: expected at least 1, got {directions!r}")
+    check = _Check(op, inputs, options, step, np.random.default_rng(rng))
+    worst = 0.0
+    for _ in range(directions):
+        for what, expected, got, scale, allowed in check.differences(order, rtol):
+            error = abs(got - expected) / max(scale, np.finfo(np.float64).tiny)
+            if not error <= allowed:
+                name = getattr(op, "__name__", type(op).__name__)
+                raise AssertionError(
+                    f"{name}: {what}: expected {expected:.12g}, got {got:.12g}, "
+                    f"a relative difference of {error:.2g} where {allowed:.2g} is allowed"
+                )
+            worst = max(worst, error)
+    return worst
+
+
+class _Check:
+    """Operator, point and cotangents of a check."""
+
+    def __init__(
+        self,
+        op: Any,
+        inputs: Sequence[Any],
+        options: dict[str, Any],
+        step: float,
+        rng: np.random.Generator,
+    ) -> None:
+        start = sum(1 for a in inputs[:1] if a is not None and not isinstance(a, np.ndarray))
+        self.op, self.graph, self.options = op, inputs[:start], options
+        for i, a in enumerate(inputs[start:]):
+            if a is not None:
+                check_array(f"check_gradients: input {i}", a)
+        self.inputs = [None if a is None else a.astype(np.float64) for a in inputs[start:]]
+        self.step, self.rng = step, rng
+        self.gy = rng.standard_normal(self.call(op, *self.inputs).shape)
+        self.h = [None if a is None else rng.standard_normal(a.shape) for a in self.inputs]
+
+    def call(self, phase: Callable[..., Any], *arrays: Any) -> Any:
+        return phase(*self.graph, *arrays, **self.options)
+
+    def differences(
+        self, order: int, rtol: float
+    ) -> Iterator[tuple[str, float, float, float, float]]:
+        """What is compared: the number expected, the one got, the scale, the bound."""
+        gradients = self.call(self.op.backward, *self.inputs, self.gy)
+        seconds: Sequence[Any] = ()
+        if order == 2:
+            seconds = self.call(self.op.double_backward, *self.inputs, self.gy, *self.h)
+        for i, at in enumerate(self.inputs):
+            if at is None:
+                continue
+            along = self.rng.standard_normal(at.shape)
+            tangents = [along if k == i else None for k in range(len(self.inputs))]
+            dy = self.call(self.op.jvp, *self.inputs, *tangents)
+            got, scale = _dot(along, gradients[i])
+            yield (
+                f"backward by input {i} against jvp",
+                *_dot(self.gy, dy)[:1],
+                got,
+                scale + _dot(self.gy, dy)[1],
+                1e-12,
+            )
+            expected, size = _dot(self.gy, self.slope(self.value, i, along))
+            yield f"backward by input {i} against differences", expected, got, scale + size, rtol
+        for i, second in enumerate(seconds):
+            if second is None:
+                continue
+            along = self.rng.standard_normal(second.shape)
+            slopes = self.slope(self.gradients, i, along)
+            sums = [_dot(h, slope) for h, slope in zip(self.h, slopes, strict=True)]
+            got, scale = _dot(along, second)
+            name = f"input {i}" if i < len(self.inputs) else "gy"
+            yield (
+                f"double_backward by {name} against differences",
+                sum(s for s, _ in sums),
+                got,
+                scale + sum(s for _, s in sums),
+                rtol,
+            )
+
+    def value(self, *arrays: Any) -> Any:
+        return self.call(self.op, *arrays[:-1])
+
+    def gradients(self, *arrays: Any) -> Any:
+        return self.call(self.op.backward, *arrays)
+
+    def slope(self, function: Callable[..., Any], i: int, along: Array) -> Any:
+        """The derivative of a function of (inputs, gy) by the i-th one, by two differences."""
+        arrays = [*self.inputs, self.gy]
+        at = arrays[i]
+        assert at is not None
+        size = self.step * max(float(np.abs(at).max(initial=0)), 1e-3)
+
+        def difference(step: float) -> list[Any]:
+            ends = []
+            for end in (step, -step):
+                arrays[i] = at + end * along
+                result = function(*arrays)
+                ends.append(result if isinstance(result, tuple) else (result,))
+            return [None if p is None else (p - m) / (2 * step) for p, m in zip(*ends, strict=True)]
+
+        fine, coarse = difference(size / 2), difference(size)
+        slopes = [f if f is None else (4 * f - c) / 3 for f, c in zip(fine, coarse, strict=True)]
+        return slopes if function == self.gradients else slopes[0]
+
+
+def _dot(a: Any, b: Any) -> tuple[float, float]:
+    """The inner product, and the same with magnitudes; of absent arrays it is 0."""
+    if a is None or b is None:
+        return 0.0, 0.0
+    products = np.asarray(a) * np.asarray(b)
+    return float(products.sum()), float(np.abs(products).sum())
