@@ -1,0 +1,1 @@
+"""The tests, filed by check and driven by the table of operators."""

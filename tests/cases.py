@@ -1,0 +1,167 @@
+"""The table of cases: operators x choices of their options x graphs x widths."""
+
+import itertools
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pyops import Graph
+from pyops._operator import OPERATORS, Operator
+
+from .graphs import GRAPHS
+from .reference.gno_kernel import preactivations
+
+PHASES = "forward", "backward", "double_backward", "jvp"
+WIDTHS = {
+    "one": {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1},
+    "small": {"dim": 2, "hidden": 5, "in_features": 3, "out_features": 4, "columns": 4},
+    "odd": {"dim": 3, "hidden": 33, "in_features": 17, "out_features": 9, "columns": 9},
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An operator with all that its phases take: inputs, gy and a cotangent h for each input."""
+
+    op: Operator
+    graph: Graph | None
+    options: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray | None]
+
+    @property
+    def inputs(self):
+        return [self.arrays[name] for name in self.op.signature.inputs]
+
+    @property
+    def cotangents(self):
+        return [self.arrays["h" + name] for name in self.op.signature.inputs]
+
+    def names(self, phase):
+        """The arrays that a phase takes, in its order."""
+        inputs = [*self.op.signature.inputs]
+        return {
+            "forward": inputs,
+            "backward": [*inputs, "gy"],
+            "double_backward": [*inputs, "gy", *("h" + name for name in inputs)],
+            "jvp": [*inputs, *("h" + name for name in inputs)],
+        }[phase]
+
+    def rows(self, name):
+        """What the rows of an array stand for: num_src, num_dst, num_edges or none of them."""
+        signature = self.op.signature
+        shapes = {i.name: i.shape for i in signature.inputs.values()}
+        shape = signature.output if name in ("gy", "y") else shapes.get(name) or shapes[name[1:]]
+        return shape[0].text
+
+    def result_rows(self, phase):
+        """What the rows of each result of a phase stand for."""
+        inputs = [self.rows(name) for name in self.op.signature.inputs]
+        y = [self.rows("y")]
+        return {"backward": inputs, "double_backward": inputs + y}.get(phase, y)
+
+    def arguments(self, phase):
+        graph = [] if self.graph is None else [self.graph]
+        return graph + [self.arrays[name] for name in self.names(phase)]
+
+    def run(self, phase, **keywords):
+        """The arrays that a phase returns, always a tuple."""
+        function = self.op if phase == "forward" else getattr(self.op, phase)
+        result = function(*self.arguments(phase), **{**self.options, **keywords})
+        return result if isinstance(result, tuple) else (result,)
+
+    def having(self, **arrays):
+        """The same with other arrays."""
+        return replace(self, arrays={**self.arrays, **arrays})
+
+    def map(self, function):
+        """The same with a function applied to every array."""
+        arrays = {name: None if a is None else function(a) for name, a in self.arrays.items()}
+        return replace(self, arrays=arrays)
+
+
+@dataclass(frozen=True)
+class Case:
+    op: str
+    choices: tuple[tuple[str, str], ...]
+    absent: tuple[str, ...]
+    graph: str = "random"
+    widths: str = "small"
+
+    def __str__(self):
+        words = [self.op, *dict(self.choices).values(), *(f"no {name}" for name in self.absent)]
+        return "-".join([*words, self.graph, self.widths])
+
+    def problem(self, graph=None, *, seed=0, **widths):
+        """Random float64 arrays for the case, on its graph or another, of its widths or others."""
+        op = OPERATORS[self.op]
+        rng = np.random.default_rng([seed, zlib.crc32(str(self).encode())])
+        graph = graph or GRAPHS[self.graph]()
+        sizes = {**WIDTHS[self.widths], **widths}
+        for name in "num_src", "num_dst", "num_edges":
+            sizes[name] = getattr(graph, name)
+        for _, choice in self.choices:
+            for name, size in op.signature.where.get(choice, {}).items():
+                sizes[name] = size.value(sizes)
+        options = dict(self.choices)
+        options |= {o.name: sizes[o.name] for o in op.signature.options.values() if o.is_size}
+
+        def draw(shape):
+            return rng.standard_normal([size.value(sizes) for size in shape])
+
+        inputs = op.signature.inputs.values()
+        given = [i for i in inputs if i.name not in self.absent]
+        arrays = {i.name: None for i in inputs} | {"h" + i.name: None for i in inputs}
+        arrays |= {i.name: draw(i.shape) for i in given}
+        arrays |= {"gy": draw(op.signature.output)}
+        arrays |= {"h" + i.name: draw(i.shape) for i in given}
+        if options.get("activation") == "relu":
+            keep_from_kinks(rng, arrays["coords"], arrays["params"], options["hidden"])
+        return Problem(op, graph if op.signature.has_graph else None, options, arrays)
+
+
+def keep_from_kinks(rng, coords, params, hidden):
+    """Draw again the coordinates that come within 1e-3 of a kink."""
+    while len(near := np.flatnonzero((abs(preactivations(coords, params, hidden)) < 1e-3).any(1))):
+        coords[near] = rng.standard_normal(coords[near].shape)
+
+
+def variants(op):
+    """All choices of an operator's options, with and without each of its optional inputs."""
+    signature = op.signature
+    options = [o for o in signature.options.values() if o.choices]
+    optional = [i.name for i in signature.inputs.values() if i.optional]
+    for choices in itertools.product(*(o.choices for o in options)):
+        for missing in itertools.product([False, True], repeat=len(optional)):
+            named = tuple((o.name, choice) for o, choice in zip(options, choices, strict=True))
+            yield Case(op.name, named, tuple(itertools.compress(optional, missing)))
+
+
+def representative(name):
+    """The last variant whose optional inputs are all there, for checks that need no other."""
+    return [case for case in variants(OPERATORS[name]) if not case.absent][-1]
+
+
+VARIANTS = [case for op in OPERATORS.values() for case in variants(op)]
+
+
+def _cases():
+    """Every variant on two graphs; on each of the others every fourth, by turns."""
+    for op in OPERATORS.values():
+        every = [*variants(op)]
+        for turn, graph in enumerate(GRAPHS):
+            if not op.signature.has_graph and graph not in ("no edges", "random", "long rows"):
+                continue
+            whole = graph in ("random", "shared edges")
+            for number, case in enumerate(every):
+                if whole or number % 4 == turn % min(4, len(every)):
+                    yield replace(case, graph=graph)
+                    if graph in ("long rows", "many rows"):
+                        yield replace(case, graph=graph, widths="odd")
+                    if graph == "random":
+                        yield replace(case, widths="one")
+
+
+CASES = [*_cases()]

@@ -1,0 +1,188 @@
+"""Faults to seed into the executable statements of the kernels."""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_PIECE = r"(?:\w|\$\{.*?\}\$)+"  # a name, or one that fypp puts together
+_ARGS = r"\([^()]*\)"
+for _ in range(3):
+    _ARGS = rf"\((?:[^()]|{_ARGS})*\)"
+_NAME = rf"{_PIECE}(?:{_ARGS})?(?:%{_PIECE}(?:{_ARGS})?)*"
+_OPERAND = rf"(?:\d+\.\d*(?:_\w+)?|{_NAME}|{_ARGS})"
+_PRODUCT = rf"{_OPERAND}(?:[*/]{_OPERAND})*"
+_ITEM = rf"(?:[^,()\[\]\n]|{_ARGS})+"  # of a list with commas
+_START = r"(?<![\w$%.)}/*])"
+_BREAK = r"(?:\s*&\n\s*)?"
+_AXIS = r"(?:[a-z]\w*|:)"
+_INDEX = r"(?:[a-z]|row|unit|panel|column|edge|slot|first|start|stop|last|origin)"
+_CALLED = r"(?:min|max|mod|merge|iand|btest|size|real|if)\b"
+
+_TWINS = """
+    inward outward, in_features out_features, num_src num_dst, num_edges num_entries, rows columns,
+    in_offsets out_offsets, in_nodes out_nodes, in_edges out_edges, forth back, nodes edges,
+    features features_tangent, weight weight_tangent, layer tangent, layer layer_tangent,
+    z z_tangent, gradient first_gradient, p first_p, given wanted, features hfeatures, kappa hkappa,
+    coords hcoords, params hparams, weight bias, left right, first last, start stop, hidden dim,
+    edge slot, edges slots, rows units, padded units, depth lead, panel unit, i k, i q, i j, f c,
+    f h, p q, cdf phi, erfc erf, min max, activate activate_slope, sum_into sum_out,
+    activate_slope activate_curvature"""
+"""Names that may stand in each other's place by a slip: widths, directions, phases, indices."""
+
+_RULES = [
+    ("sign", r"(?<=\s)\+(?=\s)", "-"),
+    ("sign", r"(?<=\s)-(?=\s)", "+"),
+    ("sign", r"(?<=[\s(\"])-(?=[\w(])", ""),
+    ("factor", rf"{_BREAK}[*/](?![=)]){_OPERAND}", ""),
+    ("factor", rf"{_START}{_OPERAND}\*(?=[\w(])", ""),
+    ("factor", r"(?<=[\w) ])/(?=[\w(])", "*"),
+    ("term", rf"{_BREAK}\s[+-]\s{_PRODUCT}", ""),
+    ("term", rf"{_START}{_PRODUCT}{_BREAK}\s\+\s", ""),
+    ("index", rf"(?<=[(,:])( ?){_INDEX}(?=[,:)])", r"\g<0> + 1"),
+    ("index", rf"(?<=[(,:])( ?){_INDEX}(?=[,:)])", r"\g<0> - 1"),
+    ("bound", rf"(?<=do )\w+ = {_ITEM}(?=, )", r"\g<0> + 1"),
+    ("bound", rf"(?<=do )\w+ = {_ITEM}, {_ITEM}(?=[,\n])", r"\g<0> - 1"),
+    ("bound", rf"(?<=do )\w+ = {_ITEM}, {_ITEM}(?=[,\n])", r"\g<0> + 1"),
+    ("transpose", rf"(?<!call )(?<![\w$])(?!{_CALLED})({_PIECE})\(({_AXIS}), ({_AXIS})(?=[,)])",
+     r"\1(\3, \2"),
+    ("transpose", rf"\[({_ITEM}), ({_ITEM})(?=[],])", r"[\2, \1"),
+    ("transpose", rf"(?<=, )({_ITEM}), ({_ITEM})\]", r"\2, \1]"),
+    ("condition", rf"(?<=if )({_ARGS})", r"(.not. \1)"),
+    ("condition", rf"if {_ARGS}{_BREAK}\s?(?!then)", ""),
+    ("condition", r"\.not\. ", ""),
+    ("condition", r"\.and\.", ".or."),
+    ("condition", r"\.or\.", ".and."),
+    ("condition", r"(?<= )==(?= )", "/="),
+    ("condition", r"(?<= )/=(?= )", "=="),
+    ("condition", r"(?<= )([<>])(?= )", r"\1="),
+    ("condition", r"(?<= )([<>])=(?= )", r"\1"),
+    ("condition", rf"merge\(({_ITEM}), ({_ITEM}),", r"merge(\2, \1,"),
+    ("flag", r"accumulate /= 0|(?<=, )(?:add|second|shared|by_entry)(?=[,)])", ".false."),
+    ("flag", r"\.true\.", ".false."),
+    ("flag", r"\.false\.", ".true."),
+    ("flag", r"(btest\(\w+, )(\d+)\)", r"\1\2 + 1)"),
+    ("flag", r"(iand\(\w+, )(\d+)\)", r"\1\2/2)"),
+    ("flag", r"(iand\(\w+, )(\d+)\)", r"\1\2 - 1)"),
+    ("constant", r"(?<![\w.%:])0(?![\w.])", "1"),
+    ("constant", r"(?<![\w.%:])1(?=_c|\b(?!\.))", "2"),
+    ("constant", r"(?<![\w.%:])1(?=_c|\b(?!\.))", "0"),
+    ("constant", r"(?<![\w.%:])[2-9](?![\w.])", "1"),
+    ("constant", r"(?<![\w.])[01](?=\.\d*_)", "2"),
+    *(("name", rf"(?<![\w$]){a}(?![\w$])", b)
+      for pair in _TWINS.split(",") for a, b in (pair.split(), pair.split()[::-1])),
+    ("deletion", rf"\A\s*(?!do |associate|if {_ARGS} then|(?s:.*)allocate \()[\w$!](?s:.*)(?=\n)",
+     ""),
+]  # fmt: skip
+"""Kind of fault, what it changes, and into what."""
+
+_SPARED = [
+    r"\s!(?!\$ ).*",  # comments
+    r"\bteam(?:_size)? = .*",  # how many threads
+    r"\bblock = block_rows.*|\bblock_rows = .*",  # how many rows stay together in the cache
+    r"\bslice = .*",  # how many units a thread takes at once
+    r"\bwork = .*|.*- before \+ middle\*step\*price < work.*",  # how even the parts are
+    r"\bstretch = .*|\bstretch_rows = .*|\bparts = .*",  # how many rows are taken at once
+    r"\bpacked\(top \+ 1:.*",  # lanes beyond the last row: computed with, never read
+    r"\bif \(depth < 1\).*",  # for the vectoriser
+    r"\bif \((?:padded == conv%inward|top == lanes.*)\)(?: return)?",  # a shorter way to the same
+    r"\"merge\(0\._wp, x, x (<=) 0\)",  # the sign of zero
+    r"\bmerge\(y, x, x (< 0)\)",  # y is x all around 0
+    # The ends of pointers that are never asked for their size.
+    rf"\b(?:extent|length) = hidden.*|\bh?params\((:(?:extent{_ARGS}|length [^,]*))\)",
+    r"=> h?(?:features|hidden_layer|edge_weight|gy)\((?:.*:, )?:(\w+)\)",
+    r"\bh?coords\(:, :(\w+)\)|\b(?:in|out)_edges\(:(\w+)\)|\bout_nodes\(:(\w+)\)",
+    # What happens when memory runs out; f2py hands `status` over as 0.
+    r"\bstatus = 0|\bif \(status [/=]= 0\)(?: return)?\s?|\bstatus == 0 \.and\.|\.or\. status /= 0",
+]
+"""Where no change shows in a result. Of a pattern with a group that alone."""
+
+_EQUAL = [
+    r"-> panels = \(rows \+ width\) / width",  # an empty panel more
+    r"-> do start = .*\(row \+ 1\)(?: \+ 1| - 0)?, chunk",  # an empty chunk more
+    r"-> do part = 1, parts \+ 1",  # a part beyond the last row
+    r"-> entries = merge\(out_features, in_features\*",  # a diagonal is as wide inward as outward
+    r"deletion: if \((?=.*iand)(?=.*status).*\) return",  # works out what nobody wants
+]
+"""Changes after which every result is the same."""
+
+_NOT_EXECUTABLE = re.compile(
+    r"""\s*(?:!\$\ |pure\ )?
+    (?: $ | !(?!\$\ ) | \#(?!:set\ .*\b[xy]\b) | \$:(?!set_up|attach|by_columns)
+    | (?:use|implicit|private|public|contains|module|interface|procedure|subroutine|function)\b
+    | (?:integer|real|logical|type|select|case|end)\b | else$ )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A kernel with one fault."""
+
+    file: str
+    line: int
+    kind: str
+    before: str
+    after: str
+    text: str
+
+    def __str__(self) -> str:
+        after = self.after or "nothing"
+        return f"{self.file}:{self.line}: {self.kind}: {self.before} -> {after}"
+
+
+def _matches(pattern: str, text: str) -> Iterator[re.Match]:
+    """All of them, overlapping ones too."""
+    compiled = re.compile(pattern)
+    match = compiled.search(text)
+    while match:
+        yield match
+        match = compiled.search(text, match.start() + 1)
+
+
+def mutants(path: Path) -> Iterator[Mutant]:
+    """All of one file."""
+    whole = path.read_text()
+    for statement in re.finditer(r"(?:.*&\n)*.*\n", whole):
+        text = statement[0]
+        if _NOT_EXECUTABLE.match(text):
+            continue
+        spared = [m.span(m.lastindex or 0) for p in _SPARED for m in re.finditer(p, text)]
+        seen = {text}
+        for kind, pattern, new in _RULES:
+            for match in _matches(pattern, text):
+                start, stop = match.span()
+                left, right = text.rfind("\n", 0, start) + 1, text.find("\n", stop)
+                first = stop - len(match[0].lstrip())
+                if any(a <= first and stop <= b for a, b in spared):
+                    continue
+                if kind == "name" and not re.search(rf"(?<![\w$]){new}(?![\w$])", whole):
+                    continue
+                inserted = match.expand(new)
+                changed = text[:start] + inserted + text[stop:]
+                mutant = Mutant(
+                    path.name,
+                    whole.count("\n", 0, statement.start() + left) + 1,
+                    kind,
+                    " ".join(text[left:right].split()),
+                    " ".join((text[left:start] + inserted + text[stop:right]).split()),
+                    whole[: statement.start()] + changed + whole[statement.end() :],
+                )
+                if changed not in seen and not re.search("|".join(_EQUAL), str(mutant)):
+                    seen.add(changed)
+                    yield mutant
+
+
+def drawn(paths: Iterable[Path], seed: int) -> list[Mutant]:
+    """All of some files in random order, such that files and the kinds of fault take turns."""
+    found = [mutant for path in sorted(paths) for mutant in mutants(path)]
+    random.Random(seed).shuffle(found)
+    met = Counter()
+    turns = {}
+    for mutant in found:
+        group = mutant.file, mutant.kind
+        turns[mutant] = met[group]
+        met[group] += 1
+    return sorted(found, key=turns.__getitem__)

@@ -1,0 +1,31 @@
+"""The operators written out in NumPy, matrix by matrix: what the kernels are compared with.
+
+Each module has `forward` and `backward`, sums of products of complex-analytic functions. The
+second derivatives follow from them by complex step.
+"""
+
+import importlib
+
+from ..complex_step import derivative
+
+
+def reference(problem, phase):
+    """What `problem.run(phase)` should be."""
+    module = importlib.import_module(f"{__name__}.{problem.op.name}")
+    graph = () if problem.graph is None else (problem.graph,)
+    inputs, tangents = problem.inputs, problem.cotangents
+    gy = problem.arrays["gy"]
+
+    def forward(*inputs):
+        return (module.forward(*graph, *inputs, **problem.options),)
+
+    def backward(*inputs):
+        return module.backward(*graph, *inputs, gy, **problem.options)
+
+    if phase == "forward":
+        return forward(*inputs)
+    if phase == "backward":
+        return backward(*inputs)
+    dy = derivative(forward, inputs, tangents)
+    # Hessians are symmetric: the gradient of <h, backward> is the derivative of backward along h.
+    return dy if phase == "jvp" else derivative(backward, inputs, tangents) + dy

@@ -1,0 +1,102 @@
+"""Arguments too many or too few, what is no graph, and wrong options."""
+
+import re
+
+import numpy as np
+
+from ..cases import PHASES
+from ..graphs import drawn
+from .refusal import Refusal, caller_name, refusal
+
+NO_SIZES = {
+    "None": (None, TypeError, "a positive integer, got None"),
+    "string": ("5", TypeError, "a positive integer, got '5'"),
+    "float": (5.0, TypeError, r"a positive integer, got 5\.0"),
+    "boolean": (True, TypeError, "a positive integer, got True"),
+    "array": (np.array([5]), TypeError, r"a positive integer, got array\(\[5\]\)"),
+    "zero": (0, ValueError, r"an integer from 1 to 2\*\*31 - 1, got 0"),
+    "negative": (-5, ValueError, r"an integer from 1 to 2\*\*31 - 1, got -5"),
+    "beyond int32": (2**40, ValueError, r"an integer from 1 to 2\*\*31 - 1, got 1099511627776"),
+}
+NO_CHOICES = {
+    "None": (None, TypeError),
+    "number": (1, TypeError),
+    "list": (["relu"], TypeError),
+    "upper case": ("RELU", ValueError),
+    "empty": ("", ValueError),
+}
+
+
+def refusals(problem):
+    for phase in PHASES:
+        yield from _counts(problem, phase)
+        if problem.graph is not None:
+            yield from _graphs(problem, phase)
+        yield from _options(problem, phase)
+
+
+def _call(problem, phase, arguments, options):
+    function = problem.op if phase == "forward" else getattr(problem.op, phase)
+    return lambda: function(*arguments, **options)
+
+
+def _counts(problem, phase):
+    caller, arguments = caller_name(problem.op, phase), problem.arguments(phase)
+    optional = sum(i.optional for i in problem.op.signature.inputs.values())
+    least = len(arguments) - optional * (2 if phase in ("double_backward", "jvp") else 1)
+    for cause, given in {
+        "no arguments": [],
+        "too few arguments": arguments[: least - 1],
+        "too many arguments": [*arguments, *arguments[-2:]],
+    }.items():
+        message = rf"^{caller}: expected arguments \(.+\), got {len(given)} of them"
+        call = _call(problem, phase, given, problem.options)
+        yield Refusal(cause, caller, call, TypeError, message)
+
+
+def _graphs(problem, phase):
+    caller, (graph, *arrays) = caller_name(problem.op, phase), problem.arguments(phase)
+    for cause, wrong, kind in (
+        ("None for the graph", None, "NoneType"),
+        ("tuple for the graph", (graph.src, graph.dst), "tuple"),
+        ("array for the graph", graph.src, "ndarray"),
+    ):
+        message = rf"^{caller}: graph: expected pyops\.Graph, got {kind}"
+        call = _call(problem, phase, [wrong, *arrays], problem.options)
+        yield Refusal(cause, caller, call, TypeError, message)
+    sizes = {"num_src": graph.num_src, "num_edges": graph.num_edges}
+    if phase in ("backward", "double_backward"):
+        sizes["num_dst"] = graph.num_dst
+    for name, size in sizes.items():
+        wrong = {"num_src": graph.num_src, "num_dst": graph.num_dst, "num_edges": graph.num_edges}
+        wrong[name] = size + 1
+        message = rf"^{caller}: \w+: expected shape \({name}={size + 1}.*\), got \({size},.*\)"
+        call = _call(problem, phase, [drawn(*wrong.values()), *arrays], problem.options)
+        yield Refusal(f"graph of other {name}", caller, call, ValueError, message)
+
+
+def _options(problem, phase):
+    op = problem.op
+    caller, arguments = caller_name(op, phase), problem.arguments(phase)
+    declared = ", ".join(op.signature.options) or "none"
+    message = rf"^{caller}: unexpected option 'colour'; options are: {declared}$"
+    call = _call(problem, phase, arguments, {**problem.options, "colour": 1})
+    yield Refusal("unknown option", caller, call, TypeError, message)
+    for option in op.signature.options.values():
+        if option.is_size:
+            rest = {k: v for k, v in problem.options.items() if k != option.name}
+            message = rf"^{caller}: {option.name}: expected this option, it has no default"
+            call = _call(problem, phase, arguments, rest)
+            yield Refusal(f"no {option.name}", caller, call, TypeError, message)
+            cause, message = f"another {option.name}", r"expected shape \(.+\).*, got \(.+\)"
+            other = {option.name: problem.options[option.name] + 7}
+            yield refusal(cause, problem, phase, r"\w+", ValueError, message, **other)
+            for cause, (value, error, message) in NO_SIZES.items():
+                wrong = {option.name: value}
+                message = f"expected {message}"
+                yield refusal(cause, problem, phase, option.name, error, message, **wrong)
+        else:
+            for cause, (value, error) in NO_CHOICES.items():
+                wrong = {option.name: value}
+                message = rf"expected one of \(.+\), got {re.escape(repr(value))}"
+                yield refusal(cause, problem, phase, option.name, error, message, **wrong)

@@ -1,0 +1,85 @@
+"""What is no array, or one of the wrong type or shape."""
+
+import re
+
+import numpy as np
+
+from .refusal import refusal
+
+# How it is made of an array, and what came according to the message.
+NO_ARRAYS = {
+    "list": (np.ndarray.tolist, "a NumPy array, got list"),
+    "number": (np.max, r"a NumPy array, got numpy\.float64"),
+    "masked array": (np.ma.array, r"a plain NumPy array, got numpy\.ma\S*\.MaskedArray"),
+    "matrix": (lambda a: a.view(np.matrix), r"a plain NumPy array, got numpy\S*\.matrix"),
+    "complex": (lambda a: a + 0j, "float32 or float64, got complex128"),
+    "integer": (lambda a: a.astype(np.int64), "float32 or float64, got int64"),
+    "boolean": (lambda a: a > 0, "float32 or float64, got bool"),
+    "object": (lambda a: a.astype(object), "float32 or float64, got object"),
+    "string": (lambda a: a.astype("U8"), "float32 or float64, got <U8"),
+    "half precision": (lambda a: a.astype(np.float16), "float32 or float64, got float16"),
+    "extended precision": (
+        lambda a: a.astype(np.longdouble),
+        f"float32 or float64, got {np.dtype(np.longdouble)}",
+    ),
+}
+
+
+def refusals(problem):
+    inputs = problem.op.signature.inputs
+    cotangents = ["h" + name for name in inputs]
+    introduced = {
+        "forward": [*inputs],
+        "backward": ["gy"],
+        "double_backward": cotangents,
+        "jvp": cotangents,
+    }
+    for phase, names in introduced.items():
+        for name in names:
+            yield from _types(problem, phase, name)
+            yield from _shapes(problem, phase, name)
+    for i in inputs.values():
+        if not i.optional:
+            absent = problem.having(**{i.name: None})
+            message = "expected a NumPy array, got None"
+            yield refusal("None", absent, "forward", i.name, TypeError, message)
+
+
+def _types(problem, phase, name):
+    array = problem.arrays[name]
+    label = "t" + name[1:] if phase == "jvp" else name
+    for cause, (change, message) in NO_ARRAYS.items():
+        changed = problem.having(**{name: change(array)})
+        yield refusal(cause, changed, phase, label, TypeError, f"expected {message}")
+    if len(problem.names(phase)) > 1:
+        # The array to blame is the first that differs from the one before.
+        changed = problem.having(**{name: array.astype(np.float32)})
+        message = r"expected (float32 like \w+, got float64|float64 like \w+, got float32)"
+        yield refusal("mixed dtypes", changed, phase, r"\w+", TypeError, message)
+
+
+def _shapes(problem, phase, name):
+    array = problem.arrays[name]
+    label = "t" + name[1:] if phase == "jvp" else name
+    for cause, changed in ("rank up", array[None]), ("rank down", np.asarray(array[0])):
+        came = re.escape(str(changed.shape))
+        message = rf"expected shape \(.+\), got {came}"
+        changed = problem.having(**{name: changed})
+        yield refusal(cause, changed, phase, label, ValueError, message)
+    for cause, changed in other_lengths(array):
+        came = re.escape(str(changed.shape))
+        changed = problem.having(**{name: changed})
+        if phase == "forward":
+            # Sizes follow from the inputs: the first that contradicts the others is to blame.
+            message = r"expected shape \(.+\).*, got \([\d, ]+\)"
+            yield refusal(cause, changed, "backward", r"\w+", ValueError, message)
+        else:
+            message = rf"expected shape \(.*\d.*\), got {came}"
+            yield refusal(cause, changed, phase, label, ValueError, message)
+
+
+def other_lengths(array):
+    """The array with one of its axes shorter or longer by 1."""
+    for axis in range(array.ndim):
+        yield f"axis {axis} shorter", np.delete(array, 0, axis)
+        yield f"axis {axis} longer", np.insert(array, 0, 0, axis)

@@ -1,0 +1,113 @@
+"""Wrong values of wanted, saved, out and accumulate."""
+
+import re
+
+import numpy as np
+
+from ..cases import PHASES
+from .refusal import refusal
+
+
+def refusals(problem):
+    for phase in "backward", "double_backward":
+        yield from _wanted(problem, phase)
+    for phase in "backward", "double_backward", "jvp":
+        for saved, kind in ((1,), "tuple"), (np.zeros(3), "ndarray"), ("x", "str"):
+            cause = f"saved: {kind}"
+            message = f"expected what {problem.op.name}.forward returned, got {kind}"
+            yield refusal(cause, problem, phase, "saved", ValueError, message, saved=saved)
+    for phase in PHASES:
+        yield from _outputs(problem, phase)
+
+
+def _wanted(problem, phase):
+    first, *rest = problem.op.signature.inputs
+    names = ", ".join([first, *rest] + ["gy"] * (phase == "double_backward"))
+    for cause, wanted, error, message in (
+        ("string", first, TypeError, "expected a collection of names, got str"),
+        ("number", 1, TypeError, "expected a collection of names, got int"),
+        ("boolean", True, TypeError, "expected a collection of names, got bool"),
+        ("unknown name", ["x", first], ValueError, f"expected names among {names}, got 'x'"),
+        ("gradient", ["g" + first], ValueError, f"expected names among {names}, got 'g{first}'"),
+        ("index", [0], ValueError, f"expected names among {names}, got 0"),
+    ):
+        cause = f"wanted: {cause}"
+        yield refusal(cause, problem, phase, "wanted", error, message, wanted=wanted)
+    for i in problem.op.signature.inputs.values():
+        if i.optional:
+            cause = "wanted: absent input"
+            absent = problem.having(**{i.name: None, "h" + i.name: None})
+            message = f"expected names of inputs given, {i.name} is None"
+            yield refusal(cause, absent, phase, "wanted", ValueError, message, wanted=[i.name])
+
+
+def _outputs(problem, phase):
+    results = problem.run(phase)
+    single = phase in ("forward", "jvp")
+    *_, last = results
+    prefix = "g" if phase == "backward" else "d"
+    names = [prefix + name for name in problem.op.signature.inputs] + ["dgy"] * (prefix == "d")
+    label = "out" if single else f"out: {names[len(results) - 1]}"
+
+    def wrong(cause, array, error, message):
+        out = array if single else [*[None] * (len(results) - 1), array]
+        return refusal(f"out: {cause}", problem, phase, label, error, message, out=out)
+
+    readonly = np.broadcast_to(last, last.shape)
+    broadcast = np.lib.stride_tricks.as_strided(np.zeros(1), last.shape, [0] * last.ndim)
+    overlap = np.lib.stride_tricks.as_strided(np.zeros(last.size), last.shape, [8] * last.ndim)
+    overlap = broadcast if last.ndim < 2 or min(last.shape) < 2 else overlap
+    longer = np.zeros((len(last) + 1, *last.shape[1:]))
+    shapes = rf"expected shape {_text(last)}, got {_text(longer)}"
+    got = "float64 like the inputs, got"
+    for cause, array, error, message in (
+        ("list", last.tolist(), TypeError, "expected a NumPy array, got list"),
+        ("masked array", np.ma.array(last), TypeError, "expected a plain NumPy array, got numpy"),
+        ("float32", last.astype("f4"), TypeError, f"expected {got} float32"),
+        ("integer", last.astype(int), TypeError, "expected float32 or float64, got int64"),
+        ("longer", longer, ValueError, shapes),
+        ("rank", last[None], ValueError, rf"expected shape {_text(last)}, got"),
+        ("read-only", readonly, ValueError, "expected a writeable array, got a read-only one"),
+        ("broadcast", broadcast, ValueError, "expected distinct elements, got strides"),
+        ("overlap", overlap, ValueError, "expected distinct elements, got strides"),
+    ):
+        yield wrong(cause, array, error, message)
+    target = problem, phase, "accumulate"
+    message = "expected arrays in out to add to, got none"
+    yield refusal("accumulate: without out", *target, ValueError, message, accumulate=True)
+    out = last if single else [*results]
+    for value in "yes", 1, None:
+        cause, message = f"accumulate: {value!r}", f"expected True or False, got {value!r}"
+        yield refusal(cause, *target, TypeError, message, accumulate=value, out=out)
+    if not single:
+        yield from _lists(problem, phase, results, names)
+
+
+def _lists(problem, phase, results, names):
+    """What is wrong with the entries of `out` together."""
+    first, second, *rest = results
+    listed = f"expected one entry for each of {', '.join(names)}, got"
+    for cause, out, error, message in (
+        ("array", first, TypeError, "expected a tuple of arrays or None, got numpy.ndarray"),
+        ("dict", {}, TypeError, "expected a tuple of arrays or None, got dict"),
+        ("too few", results[1:], ValueError, f"{listed} {len(results) - 1}"),
+        ("too many", [*results, None], ValueError, f"{listed} {len(results) + 1}"),
+    ):
+        yield refusal(f"out: {cause}", problem, phase, "out", error, message, out=out)
+
+    memory = np.zeros(first.size + second.size - 1)
+    out = [
+        memory[: first.size].reshape(first.shape),
+        memory[first.size - 1 :].reshape(second.shape),
+        *[None] * len(rest),
+    ]
+    label, message = f"out: {names[1]}", "expected memory of its own, got some of another entry"
+    yield refusal("out: overlap", problem, phase, label, ValueError, message, out=out)
+    out, wanted = [first, None, *[None] * len(rest)], [names[1][1:]]
+    label, message = f"out: {names[0]}", "expected None, its gradient is not wanted"
+    keywords = {"out": out, "wanted": wanted}
+    yield refusal("out: not wanted", problem, phase, label, ValueError, message, **keywords)
+
+
+def _text(array):
+    return re.escape(str(array.shape))

@@ -1,0 +1,69 @@
+"""The activations alone: value, slope and curvature from edges with one coordinate and one unit."""
+
+import numpy as np
+import pytest
+from scipy.special import expit, ndtr
+
+import pyops
+
+FAR = [1e-45, 1e-38, 1e-20, 1e-8, 1e4, 1e10, 1e25, 3e38]
+PLACES = np.concatenate([np.linspace(-120, 120, 24001), FAR, np.negative(FAR)])
+
+
+def computed(activation, x):
+    """Value, slope and curvature at the places x, by the kernels."""
+    sizes = {"hidden": 1, "in_features": 1, "out_features": 1, "activation": activation}
+    coords, one = x[:, None], np.ones((len(x), 1), x.dtype)
+    params = np.array([1, 0, 1, 0], x.dtype)
+    value = pyops.gno_kernel(coords, params, **sizes)
+    slope, _ = pyops.gno_kernel.backward(coords, params, one, **sizes)
+    curvature, *_ = pyops.gno_kernel.double_backward(coords, params, one, one, None, **sizes)
+    return [a[:, 0] for a in (value, slope, curvature)]
+
+
+def exact(activation, x):
+    with np.errstate(over="ignore"):
+        if activation == "relu":
+            return np.maximum(x, 0), 1.0 * (x > 0), 0 * x
+        if activation == "silu":
+            s, r = expit(x), expit(-x)
+            return x * s, s + x * s * r, s * r * (2 + x * (r - s))
+        if activation == "gelu":
+            density = np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+            return x * ndtr(x), ndtr(x) + x * density, density * (2 - x * x)
+        t, slope = np.tanh(x), 1 / np.cosh(x) ** 2
+        return t, slope, -2 * t * slope
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("activation", ["relu", "silu", "gelu", "tanh"])
+def test_everywhere(activation, dtype):
+    x = PLACES.astype(dtype)
+    for got, expected in zip(
+        computed(activation, x), exact(activation, x.astype(np.float64)), strict=True
+    ):
+        bound = 32 * np.finfo(dtype).eps * (1 + abs(expected))  # 1 - s cancels where s is near 1
+        assert (abs(got - expected) <= bound).all(), x[~(abs(got - expected) <= bound)]
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu", "tanh"])
+def test_beyond_the_squares(activation):
+    """No infinity minus infinity on the way, although the square of x overflows."""
+    value, slope, curvature = computed(activation, np.array([1e200, -1e200]))
+    assert value.tolist() == ([1, -1] if activation == "tanh" else [1e200, 0])
+    assert slope.tolist() == ([0, 0] if activation == "tanh" else [1, 0])
+    assert curvature.tolist() == [0, 0]
+
+
+def test_relu_at_its_kink_and_at_infinity():
+    x = np.array([0.0, -0.0, np.inf, -np.inf])
+    value, slope, curvature = computed("relu", x)
+    assert value.tolist() == [0, 0, np.inf, 0]
+    assert slope.tolist() == [0, 0, 1, 0]
+    assert curvature.tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("activation", ["relu", "silu", "gelu", "tanh"])
+def test_nan(activation):
+    for result in computed(activation, np.array([1.0, np.nan, 2.0])):
+        assert np.isnan(result).tolist() == [False, True, False]

@@ -1,0 +1,119 @@
+"""What may be left out, and what is worked out only when wanted."""
+
+import itertools
+import weakref
+
+import numpy as np
+import pytest
+
+from pyops._operator import OPERATORS
+
+from .cases import PHASES, VARIANTS, representative
+from .compare import assert_same
+
+every_variant = pytest.mark.parametrize("case", VARIANTS, ids=str)
+every_operator = pytest.mark.parametrize("name", OPERATORS)
+
+
+@pytest.mark.parametrize("phase", ["backward", "double_backward"])
+@every_variant
+def test_wanted(case, phase):
+    problem = case.problem()
+    names = [*problem.op.signature.inputs] + ["gy"] * (phase == "double_backward")
+    expected = dict(zip(names, problem.run(phase), strict=True))
+    given = [name for name in names if problem.arrays[name] is not None]
+    for number in range(len(given)):
+        for wanted in itertools.combinations(given, number):
+            some = [expected[name] if name in wanted else None for name in names]
+            assert_same(problem.run(phase, wanted=wanted), some)
+
+
+@pytest.mark.parametrize("collection", [tuple, list, set, frozenset, dict.fromkeys])
+@every_operator
+def test_collections_of_names(name, collection):
+    problem = representative(name).problem()
+    wanted = list(problem.op.signature.inputs)[:2]
+    expected = problem.run("backward")
+    assert_same(problem.run("backward", wanted=collection(wanted))[:2], expected[:2])
+
+
+@pytest.mark.parametrize("phase", ["double_backward", "jvp"])
+@every_variant
+def test_no_cotangent_is_a_zero_cotangent(case, phase):
+    problem = case.problem()
+    names = [name for name in problem.names(phase) if name not in problem.op.signature.inputs]
+    given = [name for name in names if problem.arrays[name] is not None]
+    for number in range(1, len(given) + 1):
+        for absent in itertools.combinations(given, number):
+            zeros = {name: np.zeros_like(problem.arrays[name]) for name in absent}
+            got = problem.having(**dict.fromkeys(absent)).run(phase)
+            for a, b in zip(got, problem.having(**zeros).run(phase), strict=True):
+                assert a is b is None or np.array_equal(a, b)
+
+
+@every_operator
+def test_no_gy_is_a_zero_gy(name):
+    for gradient in representative(name).problem().having(gy=None).run("backward"):
+        assert not gradient.any()
+
+
+@every_operator
+def test_optional_inputs_may_be_left_out(name):
+    case = next(case for case in reversed(VARIANTS) if case.op == name)
+    problem = case.problem()
+    op, options, gy = problem.op, problem.options, problem.arrays["gy"]
+    graph = [problem.graph] if problem.graph else []
+    inputs = [a for a in problem.inputs if a is not None]
+    h = [a for a in problem.cotangents if a is not None]
+    full = {phase: problem.run(phase) for phase in PHASES}
+    assert_same([op(*graph, *inputs, **options)], full["forward"])
+    assert_same(op.backward(*graph, *inputs, gy, **options), full["backward"])
+    assert_same(op.double_backward(*graph, *inputs, gy, *h, **options), full["double_backward"])
+    assert_same([op.jvp(*graph, *inputs, *h, **options)], full["jvp"])
+
+
+@every_variant
+def test_saved(case):
+    problem = case.problem()
+    y, saved = problem.op.forward(*problem.arguments("forward"), **problem.options)
+    assert_same([y], problem.run("forward"))
+    for phase in "backward", "double_backward", "jvp":
+        assert_same(problem.run(phase, saved=saved), problem.run(phase))
+
+
+@every_operator
+def test_defaults_of_options(name):
+    problem = next(case for case in VARIANTS if case.op == name).problem()
+    declared = problem.op.signature.options
+    for option in declared.values():
+        assert option.is_size or option.default == option.choices[0] == problem.options[option.name]
+    sizes = {k: v for k, v in problem.options.items() if declared[k].is_size}
+    assert_same([problem.op(*problem.arguments("forward"), **sizes)], problem.run("forward"))
+
+
+def test_plans_are_kept_for_arrays_alone():
+    """What compares equal to the shape of an array remembered is not taken for one."""
+    problem = representative("gno_aggregate").problem()
+    problem.run("forward")
+    graph, features, kappa = problem.arguments("forward")
+    with pytest.raises(TypeError, match=r"features: expected a NumPy array, got tuple"):
+        problem.op(graph, (features.shape, features.dtype.char), kappa)
+
+
+@pytest.mark.parametrize("value", [True, 1.0, np.True_, np.float64(1)])
+def test_plans_are_kept_for_integers_alone(value):
+    """What compares equal to an option remembered is not taken for it."""
+    problem = representative("gno_conv").problem(hidden=1)
+    problem.run("forward")
+    with pytest.raises(TypeError, match="hidden: expected a positive integer, got"):
+        problem.run("forward", hidden=value)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@every_operator
+def test_plans_keep_no_arrays(name, phase):
+    problem = representative(name).problem().map(np.copy)
+    results = problem.run(phase)
+    kept = [weakref.ref(a) for a in (*problem.arrays.values(), *results)]
+    del problem, results
+    assert not any(array() is not None for array in kept)

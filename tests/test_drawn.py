@@ -1,0 +1,64 @@
+"""Drawn by hypothesis: graphs, widths, options, layouts and precisions, against the references."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pyops
+from pyops._operator import OPERATORS
+
+from .cases import PHASES, variants
+from .graphs import shared
+from .layouts import LAYOUTS
+from .reference import reference
+from .rounding import bounds
+
+
+@st.composite
+def graphs(draw):
+    num_src, num_dst = draw(st.integers(0, 12)), draw(st.integers(0, 40))
+    most = draw(st.sampled_from([8, 200])) if num_src and num_dst else 0
+    entries = draw(st.integers(0, most))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    dtype = draw(st.sampled_from([np.int32, np.int64]))
+    hubs = draw(st.integers(1, max(1, num_dst)))  # the first so many nodes have all entries
+    src = rng.integers(0, num_src, entries).astype(dtype)
+    dst = rng.integers(0, min(hubs, num_dst), entries).astype(dtype)
+    if draw(st.booleans()):
+        return pyops.Graph(src, dst, num_src, num_dst)
+    rows = draw(st.integers(1, 1 + entries))
+    ids = rng.integers(0, rows, entries) if draw(st.booleans()) else rng.permutation(entries)
+    return shared(src, dst, ids, num_src, num_dst, max(rows, entries))
+
+
+@st.composite
+def problems(draw, name):
+    case = draw(st.sampled_from([*variants(OPERATORS[name])]))
+    width = st.one_of(st.integers(1, 5), st.integers(1, 20), st.sampled_from([8, 16, 32]))
+    widths = {name: draw(width) for name in ("hidden", "in_features", "out_features")}
+    widths |= {"dim": draw(st.integers(1, 4)), "columns": widths["out_features"]}
+    problem = case.problem(draw(graphs()), seed=draw(st.integers(0, 2**32)), **widths)
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    layout = draw(st.sampled_from([np.array, *LAYOUTS.values()]))
+    return problem.map(lambda a: layout(a.astype(dtype))), dtype
+
+
+def check(drawn, threads):
+    problem, dtype = drawn
+    plain = problem.map(lambda a: np.array(a, np.float64))
+    pyops.set_num_threads(threads)
+    for phase in PHASES:
+        runs = problem.run(phase), reference(plain, phase), bounds(plain, phase, dtype)
+        for got, expected, bound in zip(*runs, strict=True):
+            assert (got is None) == (expected is None)
+            if got is not None:
+                assert got.dtype == dtype
+                assert got.shape == expected.shape
+                assert (abs(got - expected) <= bound).all(), phase
+
+
+@pytest.mark.parametrize("profile", ["some", pytest.param("many", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_drawn(name, profile):
+    settings.get_profile(profile)(given(problems(name), st.integers(1, 3))(check))()

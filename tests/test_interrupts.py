@@ -1,0 +1,100 @@
+"""Ctrl-C ends a call that would run for long, and the interpreter lives on."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import pyops
+from pyops._operator import OPERATORS
+
+from .cases import PHASES, representative, variants
+from .compare import assert_same
+from .graphs import shared
+
+pytestmark = pytest.mark.bare  # instruments slow the kernels down
+DELAYS = 0.4, 0.2, 0.1, 0.05, 0.02  # until the signal: neither before the kernel nor after it
+PROMISED = 0.5
+
+
+def heavy(name):
+    """A problem of small arrays and seconds of work in every phase."""
+    every = [case for case in variants(OPERATORS[name]) if not case.absent]
+    case = [case for case in every if "diagonal" not in str(case)][-1]
+    if name == "gno_kernel":
+        graph = pyops.Graph(*np.zeros((2, 20_000), int), 1)
+        widths = {"hidden": 8192, "in_features": 16, "out_features": 16}
+    elif name == "gno_aggregate":
+        ends = np.random.default_rng(0).integers(0, 100, (2, 4_000_000))
+        graph = shared(*ends, np.zeros(len(ends[0]), int), 100, 100, 1)
+        widths = {"in_features": 128, "out_features": 128}
+    else:
+        graph = pyops.Graph(np.arange(60_000), np.arange(60_000))
+        widths = {"hidden": 64, "in_features": 192, "out_features": 192, "columns": 192}
+    return case.problem(graph, **widths)
+
+
+@pytest.fixture(scope="module", params=OPERATORS)
+def problem(request):
+    return heavy(request.param)
+
+
+@pytest.fixture(autouse=True)
+def heard():
+    """Jobs in the background start deaf to Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupted_after(call, delay):
+    """Seconds from the signal to the exception; infinity where the call was over before."""
+    sent, ended = [], []
+
+    def run():
+        call()
+        ended.append(True)
+        timer.join()
+        time.sleep(1)
+
+    def press():
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(delay, press)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        return np.inf if ended else time.perf_counter() - sent[0]
+    finally:
+        timer.join()
+
+
+def quickest(call, enough):
+    """Of several trials, for other programs may hold one up."""
+    seconds = np.inf
+    for delay in DELAYS:
+        seconds = min(seconds, interrupted_after(call, delay))
+        if seconds < enough:
+            break
+    return seconds
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("phase", PHASES)
+def test_interrupt(problem, phase, threads):
+    pyops.set_num_threads(threads)
+    assert quickest(lambda: problem.run(phase), PROMISED) < PROMISED
+    small = representative(problem.op.name).problem()
+    assert_same(small.run(phase), small.run(phase))
+
+
+def test_interrupt_while_a_graph_is_packed():
+    entries = np.random.default_rng(0).integers(0, 3_000_000, 30_000_000)
+    graph = pyops.Graph(entries, entries[::-1])
+    promised = 2 * PROMISED  # NumPy's part of it answers at its end
+    assert quickest(lambda: graph._indices(("in_edges", "out_edges")), promised) < promised

@@ -1,0 +1,122 @@
+"""What must not matter, and what must add up."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pyops
+from pyops._operator import OPERATORS
+
+from .cases import PHASES, VARIANTS
+from .compare import assert_close, assert_same
+from .graphs import drawn
+
+ON_GRAPHS = [case for case in VARIANTS if OPERATORS[case.op].signature.has_graph]
+every_variant = pytest.mark.parametrize("case", ON_GRAPHS, ids=str)
+every_phase = pytest.mark.parametrize("phase", PHASES)
+
+
+def rearranged(problem, graph, **orders):
+    """The problem on another graph, the rows along each axis taken in a new order."""
+    arrays = {
+        name: a if a is None or (axis := problem.rows(name)) not in orders else a[orders[axis]]
+        for name, a in problem.arrays.items()
+    }
+    return replace(problem, graph=graph, arrays=arrays)
+
+
+def in_order(results, axes, **orders):
+    return [
+        a if a is None or axis not in orders else a[orders[axis]]
+        for a, axis in zip(results, axes, strict=True)
+    ]
+
+
+@every_phase
+@every_variant
+def test_edges_in_another_order(case, phase, rng):
+    problem = case.problem()
+    graph, order = problem.graph, rng.permutation(problem.graph.num_edges)
+    moved = pyops.Graph(graph.src[order], graph.dst[order], graph.num_src, graph.num_dst)
+    expected = in_order(problem.run(phase), problem.result_rows(phase), num_edges=order)
+    assert_close(rearranged(problem, moved, num_edges=order).run(phase), expected, 1e-13)
+
+
+@every_phase
+@every_variant
+def test_nodes_in_another_order(case, phase, rng):
+    problem = case.problem()
+    graph = problem.graph
+    orders = {name: rng.permutation(getattr(graph, name)) for name in ("num_src", "num_dst")}
+    src, dst = (np.argsort(order) for order in orders.values())
+    moved = pyops.Graph(src[graph.src], dst[graph.dst], graph.num_src, graph.num_dst)
+    expected = in_order(problem.run(phase), problem.result_rows(phase), **orders)
+    assert_close(rearranged(problem, moved, **orders).run(phase), expected, 1e-13)
+
+
+@every_phase
+@every_variant
+def test_two_graphs_side_by_side(case, phase):
+    """One graph of two parts gives what the parts give, and the sum of what has no rows."""
+    one = case.problem(drawn(9, 7, 40, seed=1))
+    other = case.problem(drawn(5, 6, 20, seed=2))
+    alone = {n: a for n, a in one.arrays.items() if a is not None and "num_" not in one.rows(n)}
+    other = other.having(**alone)
+    a, b = one.graph, other.graph
+    graph = pyops.Graph(
+        np.concatenate([a.src, b.src + a.num_src]),
+        np.concatenate([a.dst, b.dst + a.num_dst]),
+        a.num_src + b.num_src,
+        a.num_dst + b.num_dst,
+    )
+    both = {
+        name: np.concatenate([array, other.arrays[name]])
+        for name, array in one.arrays.items()
+        if name not in alone and array is not None
+    }
+    expected = [
+        None if x is None else np.concatenate([x, y]) if "num_" in axis else x + y
+        for x, y, axis in zip(one.run(phase), other.run(phase), one.result_rows(phase), strict=True)
+    ]
+    assert_close(replace(one, graph=graph).having(**both).run(phase), expected, 1e-13)
+
+
+@pytest.mark.parametrize("phase", ["backward", "double_backward", "jvp"])
+@pytest.mark.parametrize("case", VARIANTS, ids=str)
+def test_linear_in_the_cotangents(case, phase, rng):
+    """In gy, and in all h together."""
+    problem = case.problem()
+    cotangents = ["h" + name for name in problem.op.signature.inputs]
+    for names in ["gy"], cotangents:
+        if not set(names) <= set(problem.names(phase)):
+            continue
+        given = {n: problem.arrays[n] for n in names if problem.arrays[n] is not None}
+        other = {n: rng.standard_normal(a.shape) for n, a in given.items()}
+        mixed = {n: 2 * a - 3 * other[n] for n, a in given.items()}
+        runs = [problem.having(**arrays).run(phase) for arrays in (mixed, given, other)]
+        if names == ["gy"] and phase == "double_backward":
+            runs = [run[:-1] for run in runs]  # the gradient by gy does not depend on it
+        got, a, b = runs
+        expected = [None if x is None else 2 * x - 3 * y for x, y in zip(a, b, strict=True)]
+        assert_close(got, expected, 1e-13)
+
+
+@pytest.mark.parametrize("scale", [2.0**300, 2.0**-300])
+@pytest.mark.parametrize("case", VARIANTS, ids=str)
+def test_huge_and_tiny_cotangents(case, scale):
+    """A power of two changes exponents only."""
+    problem = case.problem()
+    scaled = problem.having(gy=scale * problem.arrays["gy"])
+    expected = [None if a is None else scale * a for a in problem.run("backward")]
+    assert_same(scaled.run("backward"), expected)
+
+
+@every_variant
+def test_subnormal_numbers_count(case):
+    problem = case.problem()
+    scaled = problem.having(features=problem.arrays["features"] * 2.0**-1060)
+    (y,), (tiny,) = problem.run("forward"), scaled.run("forward")
+    assert 0 < abs(tiny).max() < np.finfo(float).tiny
+    terms = 1 + problem.graph.num_entries * problem.arrays["features"].shape[1] * 40
+    assert abs(tiny - y * 2.0**-1060).max() <= terms * 5e-324

@@ -1,0 +1,84 @@
+"""A NaN or an infinity reaches exactly what depends on it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from .cases import PHASES, VARIANTS
+
+SMOOTH = [case for case in VARIANTS if "relu" not in dict(case.choices).values()]
+WIDTHS = {"hidden": 3, "in_features": 2, "out_features": 3, "columns": 3}
+
+
+def changed(results, others):
+    """Where two runs differ, one mask for all results."""
+    pairs = zip(results, others, strict=True)
+    return np.concatenate([(a != b).ravel() for a, b in pairs if a is not None])
+
+
+def entries(problem, phase):
+    """Each element of each array: its name, and what comes of a function applied to it."""
+    for name in problem.names(phase):
+        for index, element in np.ndenumerate(problem.arrays[name]):
+            if element is not None:
+
+                def put(value, name=name, index=index):
+                    array = problem.arrays[name].copy()
+                    array[index] = value(array[index])
+                    return problem.having(**{name: array}).run(phase)
+
+                yield f"{name}{list(index)}", put
+
+
+@pytest.mark.parametrize("graph", ["isolated nodes", "shared edges"])
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("case", SMOOTH, ids=str)
+def test_nan(case, phase, graph):
+    problem = replace(case, graph=graph).problem(**WIDTHS)
+    results = problem.run(phase)
+    for where, put in entries(problem, phase):
+        depends = changed(results, put(lambda x: x + 0.25))
+        spoilt = put(lambda x: np.nan)
+        is_nan = np.concatenate([np.isnan(a).ravel() for a in spoilt if a is not None])
+        assert (is_nan == depends).all(), where
+
+
+@pytest.mark.parametrize("phase", ["double_backward", "jvp"])
+@pytest.mark.parametrize("case", [c for c in SMOOTH if c.op != "kernel_conv"], ids=str)
+def test_nan_with_one_cotangent(case, phase):
+    """What only meets cotangents that are not given does not matter; a weight and its bias,
+    given apart to kernel_conv, count as one."""
+    full = replace(case, graph="isolated nodes").problem(**WIDTHS)
+    cotangents = ["h" + name for name in full.op.signature.inputs if full.arrays[name] is not None]
+    for kept in cotangents:
+        problem = full.having(**{name: None for name in cotangents if name != kept})
+        results = problem.run(phase)
+        for where, put in entries(problem, phase):
+            depends = changed(results, put(lambda x: x + 0.25))
+            spoilt = put(lambda x: np.nan)
+            is_nan = np.concatenate([np.isnan(a).ravel() for a in spoilt if a is not None])
+            assert (is_nan == depends).all(), (kept, where)
+
+
+@pytest.mark.parametrize("infinity", [np.inf, -np.inf])
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("case", SMOOTH, ids=str)
+def test_infinity(case, phase, infinity):
+    problem = replace(case, graph="isolated nodes").problem(**WIDTHS)
+    results = problem.run(phase)
+    for where, put in entries(problem, phase):
+        depends = changed(results, put(lambda x: x + 0.25))
+        spoilt = changed(results, put(lambda x: infinity))
+        assert not (spoilt & ~depends).any(), where
+
+
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+@pytest.mark.parametrize("case", [case for case in VARIANTS if case not in SMOOTH], ids=str)
+def test_relu_lets_nan_pass_like_the_others(case, phase):
+    relu = case.problem(**WIDTHS)
+    silu = replace(relu, options={**relu.options, "activation": "silu"})
+    pairs = zip(entries(relu, phase), entries(silu, phase), strict=True)
+    for (where, put), (_, put_other) in pairs:
+        both = zip(put(lambda x: np.nan), put_other(lambda x: np.nan), strict=True)
+        assert all((np.isnan(a) == np.isnan(b)).all() for a, b in both), where

@@ -1,0 +1,72 @@
+"""Operators as Python objects."""
+
+import inspect
+import pickle
+import pydoc
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pyops._operator import OPERATORS
+
+from .cases import PHASES, representative
+from .compare import assert_same
+
+every_operator = pytest.mark.parametrize("name", OPERATORS)
+
+
+@every_operator
+def test_help(name):
+    op = OPERATORS[name]
+    text = pydoc.plain(pydoc.render_doc(op))
+    assert repr(op) == f"{name}{inspect.signature(op)}"
+    for i in op.signature.inputs.values():
+        assert f"{i.name} : array, shape (" in text
+    for option in op.signature.options.values():
+        assert re.search(rf"^ +(.*, )?{option.name}(, .*)? : ", text, re.MULTILINE)
+        for choice in option.choices:
+            assert repr(choice) in text or f'"{choice}"' in text
+    for part in "Returns", "References", ".backward(", ".double_backward(", ".jvp(":
+        assert part in text
+
+
+@every_operator
+def test_signature(name):
+    op = OPERATORS[name]
+    parameters = inspect.signature(op).parameters
+    assert list(parameters) == [*op.signature.positional, *op.signature.options]
+    for i in op.signature.inputs.values():
+        assert parameters[i.name].annotation == ", ".join(size.text for size in i.shape)
+    for option in op.signature.options.values():
+        assert parameters[option.name].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+@every_operator
+def test_pickle(name):
+    op = OPERATORS[name]
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(op, protocol)) is op
+    assert pickle.loads(pickle.dumps(op.backward)) == op.backward
+
+
+@every_operator
+def test_python_threads_at_once(name):
+    """Each with a problem of its own, and with one kernel thread or several."""
+    widths = [{"hidden": 8 + k % 5, "dim": 2} for k in range(8)]
+    problems = [representative(name).problem(**w) for w in widths]
+
+    def work(k):
+        return [problems[k % 8].run(phase) for phase in PHASES]
+
+    alone = [work(k) for k in range(8)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            for k, results in enumerate(pool.map(work, range(400))):
+                for got, expected in zip(results, alone[k % 8], strict=True):
+                    assert_same(got, expected)
+    finally:
+        sys.setswitchinterval(interval)

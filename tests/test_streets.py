@@ -1,0 +1,56 @@
+"""An operator has one name, and the name stands in every street."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import pyops
+from pyops import _kernels
+from pyops._operator import OPERATORS, Operator
+
+ROOT = Path(__file__).parents[1]
+
+
+def words(file, name):
+    """The words of a list in a build file."""
+    listed = re.search(rf"^{name} = \[(.*?)\]", (ROOT / file).read_text(), re.DOTALL | re.MULTILINE)
+    return set(re.findall(r"'(\w+)'", listed[1]))
+
+
+def stems(folder, suffix):
+    return {path.stem for path in (ROOT / folder).glob(f"*.{suffix}")}
+
+
+NAMES = words("meson.build", "operators")
+SHARED = words("fortran/meson.build", "shared") | words("fortran/meson.build", "scanned")
+
+STREETS = {
+    "kernels": lambda: stems("fortran/kernels", "fypp") - SHARED,
+    "compiled": lambda: set(re.findall(r"\bpyops_(\w+)", " ".join(dir(_kernels)))) - SHARED,
+    "declarations": lambda: stems("pyops/ops", "py") - {"__init__"},
+    "table": lambda: set(OPERATORS),
+    "public": lambda: {n for n, value in vars(pyops).items() if isinstance(value, Operator)},
+    "references": lambda: stems("tests/reference", "py") - {"__init__", "activations"},
+    "benchmarks": lambda: stems("benchmarks/operators", "py") & NAMES,
+}
+
+
+@pytest.mark.parametrize("street", STREETS)
+def test_names(street):
+    assert STREETS[street]() == NAMES
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_name_of_an_operator(name):
+    op = getattr(pyops, name)
+    assert op is OPERATORS[name]
+    assert op.name == op.__name__ == name
+    assert op.__module__ == f"pyops.ops.{name}"
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize("phase", ["forward", "backward", "double_backward"])
+@pytest.mark.parametrize("variant", ["r4", "r8"])
+def test_compiled_phases(name, phase, variant):
+    assert hasattr(getattr(_kernels, f"pyops_{name}"), f"{name}_{phase}_{variant}")

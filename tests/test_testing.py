@@ -1,0 +1,100 @@
+"""The public check of derivatives finds what is wrong, and only that."""
+
+import numpy as np
+import pytest
+
+import pyops
+from pyops._operator import OPERATORS
+from pyops.testing import check_gradients
+
+from .cases import representative
+
+
+class Wrong:
+    """gno_conv with one result of one phase spoilt."""
+
+    def __init__(self, phase, spoil, place=None):
+        self.phase, self.spoil, self.place = phase, spoil, place
+        self.__name__ = "wrong"
+
+    def __call__(self, *inputs, **options):
+        return self._result("forward", pyops.gno_conv(*inputs, **options))
+
+    def __getattr__(self, phase):
+        def run(*arguments, **options):
+            return self._result(phase, getattr(pyops.gno_conv, phase)(*arguments, **options))
+
+        return run
+
+    def _result(self, phase, result):
+        if phase != self.phase:
+            return result
+        if self.place is None:
+            return self.spoil(result)
+        return tuple(self.spoil(a) if k == self.place else a for k, a in enumerate(result))
+
+
+FAULTS = {
+    "sign": np.negative,
+    "factor": lambda a: 1.0001 * a,
+    "missing": np.zeros_like,
+    "order": lambda a: a.ravel()[::-1].reshape(a.shape),
+    "nan": lambda a: a * np.nan,
+}
+PLACES = [("jvp", None), ("forward", None)]
+PLACES += [("backward", k) for k in range(3)] + [("double_backward", k) for k in range(4)]
+
+
+def arguments(name="gno_conv"):
+    problem = representative(name).problem()
+    return problem.arguments("forward"), problem.options
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_right_operators_pass(name):
+    inputs, options = arguments(name)
+    assert 0 < check_gradients(OPERATORS[name], *inputs, **options) < 1e-8
+    assert check_gradients(OPERATORS[name], *inputs, order=1, **options) < 1e-8
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("phase", "place"), PLACES)
+def test_wrong_operators_fail(phase, place, fault):
+    inputs, options = arguments()
+    with pytest.raises(AssertionError, match=r"^wrong: .+: expected \S+, got \S+, a relative diff"):
+        check_gradients(Wrong(phase, FAULTS[fault], place), *inputs, **options)
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_the_message_says_where(place):
+    inputs, options = arguments()
+    where = "gy" if place == 3 else f"input {place}"
+    with pytest.raises(AssertionError, match=f"double_backward by {where} against differences"):
+        check_gradients(Wrong("double_backward", np.negative, place), *inputs, **options)
+
+
+def test_first_order_alone_does_not_look_at_the_second():
+    inputs, options = arguments()
+    check_gradients(Wrong("double_backward", np.negative, 1), *inputs, order=1, **options)
+
+
+def test_bounds():
+    inputs, options = arguments()
+    wrong = Wrong("double_backward", lambda a: (1 + 1e-4) * a, 0)
+    check_gradients(wrong, *inputs, rtol=1e-3, **options)
+    with pytest.raises(AssertionError, match="wrong: double_backward by input 0"):
+        check_gradients(wrong, *inputs, rtol=1e-5, **options)
+
+
+def test_single_precision_is_checked_in_double():
+    inputs, options = arguments()
+    graph, *arrays = inputs
+    arrays = [a.astype(np.float32) for a in arrays]
+    assert check_gradients(pyops.gno_conv, graph, *arrays, **options) < 1e-8
+
+
+@pytest.mark.parametrize("order", [0, 3, "2"])
+def test_refused_order(order):
+    inputs, options = arguments()
+    with pytest.raises(ValueError, match=r"^check_gradients: order: expected 1 or 2, got"):
+        check_gradients(pyops.gno_conv, *inputs, order=order, **options)

@@ -1,0 +1,85 @@
+"""Build dist/, and test its wheel in an environment of its own: `./run wheel`."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from subprocess import PIPE, STDOUT
+
+ROOT = Path(__file__).parents[1]
+
+
+def say(message):
+    print("wheel:", message, file=sys.stderr, flush=True)
+
+
+def run(*command, cwd=ROOT):
+    """The output of a command; where it fails, print it and stop."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=cwd, text=True, stdout=PIPE, stderr=STDOUT)
+    if done.returncode:
+        sys.exit(f"{done.stdout}\nwheel: failed: {' '.join(words)}")
+    return done.stdout
+
+
+def vendor_openmp(wheel, folder):
+    """The wheel with libgomp.so.1 beside libpyops, under the name by which every library of the
+    process shares it; auditwheel gives what it adds a name of its own."""
+    run(sys.executable, "-m", "wheel", "unpack", "--dest", folder, wheel)
+    (unpacked,) = (path for path in folder.iterdir() if path.is_dir())
+    lib = unpacked / "pyops" / "lib"
+    libgomp = run(os.environ.get("FC", "gfortran"), "-print-file-name=libgomp.so.1").strip()
+    shutil.copy(libgomp, lib / "libgomp.so.1")
+    for libpyops in lib.rglob("libpyops.so"):
+        back = os.path.relpath(lib, libpyops.parent)
+        run("patchelf", "--set-rpath", f"$ORIGIN/{back}", libpyops)
+    wheel.unlink()
+    run(sys.executable, "-m", "wheel", "pack", "--dest-dir", wheel.parent, unpacked)
+    return wheel
+
+
+def build(folder, dist):
+    """The sdist and, from it, a wheel that needs NumPy alone."""
+    say("building sdist and wheel")
+    run(sys.executable, "-m", "build", "--outdir", folder)
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    say("adding the Fortran libraries to the wheel")
+    wheel = vendor_openmp(wheel, folder)
+    shutil.rmtree(dist, ignore_errors=True)
+    run("auditwheel", "repair", "--exclude", "libgomp.so.1", "--wheel-dir", dist, wheel)
+    (wheel,) = dist.glob("*.whl")
+    return Path(shutil.copy(sdist, dist)), wheel
+
+
+def check(sdist, wheel, folder, arguments):
+    """The tests of the sdist against the wheel, away from the checkout."""
+    say(f"installing {wheel.name} beside nothing but NumPy")
+    run(sys.executable, "-m", "venv", folder / "venv")
+    python = folder / "venv" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--upgrade", "pip>=25.1")
+    run(python, "-m", "pip", "install", wheel)
+    print(run(python, ROOT / "tests" / "installed.py", cwd=folder), flush=True)
+    print(run(python, "-m", "pyops", cwd=folder), flush=True)
+
+    shutil.unpack_archive(sdist, folder)
+    tree = folder / sdist.name.removesuffix(".tar.gz")
+    (tree / "pyops" / "__init__.py").unlink()  # a folder without it gives way to what is installed
+    say("installing what the tests need")
+    run(python, "-m", "pip", "install", "--group", "test", cwd=tree)
+    return subprocess.run([python, "-m", "pytest", *arguments], cwd=tree).returncode
+
+
+def main():
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "raw").mkdir()
+        sdist, wheel = build(folder / "raw", ROOT / "dist")
+        failed = check(sdist, wheel, folder, sys.argv[1:])
+    say("failed" if failed else f"{wheel.relative_to(ROOT)} and {sdist.relative_to(ROOT)} are good")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
