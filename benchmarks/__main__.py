@@ -1,0 +1,118 @@
+"""Measure, print the tables, and write Markdown, JSON and the plot."""
+
+import argparse
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from tqdm import tqdm
+
+from benchmarks import machine, products, report
+from benchmarks.cases import CASES, QUICK, TINY
+from benchmarks.limits import Limits
+from benchmarks.measure import Worker, WorkerError, measure, takes_part
+from benchmarks.peers import NAMES, PEERS
+from benchmarks.row import Row
+
+
+def arguments() -> argparse.Namespace:
+    cores = len(os.sched_getaffinity(0))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small cases, about a minute")
+    parts = [*sorted({case.operator for case in CASES}), "products"]
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="default: all")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="default: all")
+    parser.add_argument(
+        "--threads", nargs="+", type=int, default=sorted({1, cores}), help="default: 1 and all"
+    )
+    parser.add_argument("--rounds", type=int, help="default: 7; 3 of calls above 3 s")
+    parser.add_argument("--output", type=Path, default=Path("results"), help="default: results/")
+    options = parser.parse_args()
+    if max(options.threads) > cores:
+        parser.error(f"--threads: this process has {cores} cores")
+    return options
+
+
+def start(peers: list[str], threads: list[int]) -> tuple[dict[tuple[str, int], Worker], dict]:
+    """A worker for each peer and thread count, and the versions; says which are missing."""
+    workers, versions = {}, {}
+    for peer in peers:
+        for count in threads:
+            worker = Worker(peer, count)
+            try:
+                versions |= worker("versions")
+                workers[peer, count] = worker
+            except WorkerError as failure:
+                print(f"{NAMES[peer]}: left out: {failure}")
+                worker.close()
+                break
+    return workers, versions
+
+
+def run(cases, workers, threads, rounds, limits) -> list[Row]:
+    """All cases, each after one more measurement of the limits."""
+    turns = [(case, n) for case in cases for n in (threads[:1] if case.one_thread else threads)]
+    rows: list[Row] = []
+    with tqdm(turns, unit="case", dynamic_ncols=True, disable=None) as bar:
+        for case, count in bar:
+
+            def note(text, name=f"{case.operator}, {case.nodes} nodes, {count} threads"):
+                bar.set_description(f"{name}: {text}")
+
+            note("limits")
+            if limits:
+                limits.measure()
+            for key, worker in workers.items():
+                if worker.process.poll() is not None:
+                    workers[key] = Worker(*key)
+            chosen = [worker for (peer, n), worker in workers.items() if n == count]
+            chosen = [worker for worker in chosen if takes_part(worker.peer, case)]
+            rows += measure(case, chosen, rounds, note)
+    return rows
+
+
+def main() -> int:
+    options = arguments()
+    facts = machine.describe()
+    try:
+        limits = Limits(tuple(options.threads))
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"limits: left out: no C compiler with OpenMP ({error})")
+        limits = None
+    rounds = options.rounds or (5 if options.quick else 7)
+    timings, found = [], {}
+    if limits and "products" in options.only:
+        timings, found = products.measure(5 * rounds)
+    cases = [case for case in (QUICK if options.quick else CASES) if case.operator in options.only]
+    tiny = [case for case in TINY if case.operator in options.only]
+    workers, versions = start(options.peers if cases else [], options.threads)
+    versions |= found
+    overhead = {}
+    if worker := workers.get(("pyops", options.threads[0])):
+        overhead = {case.operator: worker("overhead", case) for case in tiny}
+    rows = run(cases, workers, options.threads, rounds, limits)
+    for worker in workers.values():
+        worker.close()
+    rates = limits.rates if limits and rows else {}
+    settings = {"quick": options.quick, "rounds": rounds, "threads": options.threads}
+    options.output.mkdir(parents=True, exist_ok=True)
+    text = report.markdown(facts, versions, rows, rates, overhead, timings)
+    print("\n" + text)
+    (options.output / "benchmark.md").write_text(text)
+    everything = report.json_ready(facts, versions, settings, rows, rates, overhead, timings)
+    (options.output / "benchmark.json").write_text(json.dumps(everything, indent=1) + "\n")
+    try:
+        from benchmarks.plot import draw
+
+        draw(rows, rates, options.output)
+    except ModuleNotFoundError as error:
+        print(f"plot: left out: {error.name} is not installed")
+    print(f"written to {options.output}/")
+    failures = [row.failure for row in rows if row.peer == "pyops"]
+    failures += [timing.failure for timing in timings if timing.name in products.OURS]
+    return int(any(failures))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

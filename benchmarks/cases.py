@@ -1,0 +1,89 @@
+"""What is measured: one line a case."""
+
+from dataclasses import dataclass
+
+PHASES = ("forward", "backward", "double_backward")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator at one size; `phases` are cumulative, as training runs them."""
+
+    operator: str
+    nodes: int = 2000
+    degree: int = 32
+    dims: int = 3
+    hidden: int = 64
+    width: int = 64
+    kernel: str = "matrix"
+    hub: bool = False  # one destination has half of the edges
+    dtype: str = "float32"
+    phases: tuple[str, ...] = PHASES
+    peers: tuple[str, ...] = ()  # () stands for all
+    one_thread: bool = False
+    plotted: bool = False
+
+    @property
+    def edges(self) -> int:
+        return self.nodes * self.degree
+
+    @property
+    def out_features(self) -> int:
+        return 1 if self.kernel == "diagonal" else self.width
+
+    @property
+    def title(self) -> str:
+        """What cases share that differ in their nodes alone."""
+        name = f"{self.operator}, diagonal" if self.kernel == "diagonal" else self.operator
+        hub = ", half of them into one" if self.hub else ""
+        return (
+            f"{name}: {self.degree} edges a node{hub}, d {self.dims}, H {self.hidden}, "
+            f"F {self.width}, {self.dtype}"
+        )
+
+
+FIRST_ORDER = PHASES[:2]
+ALONE = ("pyops",)
+CASES = (
+    Case("gno_conv", plotted=True),
+    Case("gno_conv", dtype="float64", peers=ALONE),
+    Case("gno_conv", degree=8, one_thread=True),
+    Case("gno_conv", width=32),
+    Case("gno_conv", width=32, degree=8, one_thread=True),
+    Case("gno_conv", width=16),
+    Case("gno_conv", width=16, degree=8, one_thread=True),
+    Case("gno_kernel", nodes=500, width=32, one_thread=True),
+    Case("gno_aggregate", nodes=500, width=32, one_thread=True),
+    Case("kernel_conv", nodes=500, width=32, one_thread=True),
+    Case("kernel_conv", kernel="diagonal"),
+    # neuraloperator's double backward takes memory quadratic in the nodes: 2 GB here.
+    Case("integral_transform", nodes=500, kernel="diagonal", one_thread=True),
+    # Ten million edges, evenly and not; a million nodes.
+    Case("gno_conv", nodes=312_500, hidden=16, width=16, phases=FIRST_ORDER, peers=ALONE),
+    Case("gno_conv", nodes=312_500, hidden=16, width=16, hub=True, phases=FIRST_ORDER, peers=ALONE),
+    Case("gno_conv", nodes=1_000_000, width=16, phases=FIRST_ORDER, peers=ALONE),
+    # The series over the number of edges; per-edge matrices take 1 GB each at 2,000 nodes.
+    *(
+        Case("gno_conv", nodes=nodes, phases=FIRST_ORDER, one_thread=True, plotted=True)
+        for nodes in (32, 125, 500)
+    ),
+    *(
+        Case("gno_conv", nodes=n, phases=FIRST_ORDER, one_thread=True, plotted=True, peers=ALONE)
+        for n in (8000, 32000)
+    ),
+)
+
+TINY = [
+    Case(operator, nodes=5, degree=2, hidden=4, width=2, dtype="float64")
+    for operator in sorted({case.operator for case in CASES} - {"integral_transform"})
+]
+
+QUICK = (
+    Case("gno_conv", nodes=250, width=32, plotted=True),
+    Case("gno_conv", nodes=60, width=32, phases=FIRST_ORDER, one_thread=True, plotted=True),
+    Case("gno_kernel", nodes=250, width=16, one_thread=True),
+    Case("gno_aggregate", nodes=250, width=16, one_thread=True),
+    Case("kernel_conv", nodes=250, width=16, one_thread=True),
+    Case("kernel_conv", nodes=250, kernel="diagonal", one_thread=True),
+    Case("integral_transform", nodes=250, kernel="diagonal", one_thread=True),
+)

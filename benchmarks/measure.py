@@ -1,0 +1,120 @@
+"""The parent's side: start the workers, check their answers, and time them call by call in turn."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from multiprocessing import Pipe
+
+from benchmarks.cases import Case
+from benchmarks.peers import FORMULAS, PEERS
+from benchmarks.problem import operator_module
+from benchmarks.row import Row, check
+
+SLOW = 3.0
+
+
+class WorkerError(Exception):
+    """A worker could not do what it was asked."""
+
+
+class Worker:
+    """`worker("command", ...)` has the process of one peer answer, or raises WorkerError."""
+
+    def __init__(self, peer: str, threads: int):
+        self.peer, self.threads = peer, threads
+        settings = dict.fromkeys(
+            ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads)
+        )
+        settings["XLA_FLAGS"] = f"--xla_cpu_multi_thread_eigen={str(threads > 1).lower()}"
+        settings["MALLOC_ARENA_MAX"] = "1"  # the one arena that malloc_trim empties
+        settings["JAX_PLATFORMS"] = "cpu"
+        settings["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the worker)
+        self.connection, child = Pipe()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", peer, str(threads), str(child.fileno())],
+            env=os.environ | settings,
+            pass_fds=[child.fileno()],
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+        )
+        child.close()
+
+    def __call__(self, *request):
+        try:
+            self.connection.send(request)
+            done, answer = self.connection.recv()
+        except (EOFError, OSError):
+            code = self.process.wait()
+            self.log.seek(0)
+            last = self.log.read().strip().splitlines()[-1:]
+            end = "killed, out of memory?" if code == -signal.SIGKILL else f"status {code}"
+            raise WorkerError(" ".join([f"process ended: {end}", *last])) from None
+        if not done:
+            raise WorkerError(answer)
+        return answer
+
+    def close(self) -> None:
+        self.connection.close()
+        self.process.wait()
+        self.log.close()
+
+
+def takes_part(peer: str, case: Case) -> bool:
+    return peer in (case.peers or PEERS) and hasattr(operator_module(case), FORMULAS[peer])
+
+
+def measure(
+    case: Case, workers: list[Worker], rounds: int, note: Callable[[str], None]
+) -> list[Row]:
+    """All phases of one case, for workers of one thread count; what fails says so in its row."""
+    rows, loaded = [], []
+    for worker in workers:
+        note(f"{worker.peer}: inputs")
+        try:
+            worker("load", case)
+            loaded.append(worker)
+        except WorkerError as failure:
+            broken = partial(Row, threads=worker.threads, peer=worker.peer, failure=str(failure))
+            rows += [broken(case, phase) for phase in case.phases]
+    for phase in case.phases:
+        rows += measure_phase(case, phase, loaded, rounds, note)
+    for worker in loaded:
+        if worker.process.poll() is None:
+            worker("drop")
+    return rows
+
+
+def measure_phase(case, phase, workers, rounds, note):
+    rows, turns, answers = [], [], {}
+    for worker in workers:
+        note(f"{worker.peer}: {phase}, first call")
+        row = Row(case, phase, worker.threads, worker.peer)
+        rows.append(row)
+        try:
+            row.extra_bytes, answers[worker.peer] = worker("first", phase)
+            turns.append((worker, row))
+        except WorkerError as failure:
+            row.failure = str(failure)
+    check(answers, rows)
+    turns = [(worker, row) for worker, row in turns if not row.failure]
+    done = 0
+    while done < rounds:
+        note(f"{phase}, round {done + 1}")
+        for worker, row in random.sample(turns, len(turns)):
+            time.sleep(0.005)  # the last one's threads go to sleep
+            try:
+                row.seconds.append(worker("seconds", phase))
+            except WorkerError as failure:
+                row.failure, row.seconds = str(failure), []
+        turns = [(worker, row) for worker, row in turns if not row.failure]
+        done += 1
+        if any(row.seconds[-1] > SLOW for _, row in turns):
+            rounds = min(rounds, 3)
+    return rows

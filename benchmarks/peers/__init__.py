@@ -1,0 +1,24 @@
+"""One file a library: how it runs an operator's phases, and how its arrays come back to NumPy.
+
+A peer has `COMPILED` (its first call compiles), `versions()`, `set_threads(n)`, `load(operator,
+problem)`, which gives one function a phase, and `arrays(operator, case, results)`, which gives what
+they return as NumPy arrays: y, the gradients in the order of the inputs, their gradients likewise,
+and that of gy.
+"""
+
+from importlib import import_module
+from types import ModuleType
+
+NAMES = {
+    "pyops": "pyops",
+    "torch": "torch",
+    "torch_compile": "torch.compile",
+    "jax": "jax.jit",
+    "neuraloperator": "neuraloperator",
+}
+PEERS = tuple(NAMES)
+FORMULAS = {peer: f"in_{peer}" for peer in PEERS} | {"torch_compile": "in_torch"}
+
+
+def peer_module(name: str) -> ModuleType:
+    return import_module(f"benchmarks.peers.{name}")

@@ -1,0 +1,72 @@
+"""Time and memory over the number of edges, logarithmic on both axes."""
+
+from pathlib import Path
+from statistics import median
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from benchmarks.peers import NAMES, PEERS
+from benchmarks.report import Rates, limit
+from benchmarks.row import Row
+
+COLORS = dict(zip(PEERS, ("#0b6e4f", "#d1495b", "#e39d2d", "#3d5a80", "#7d5ba6"), strict=True))
+STYLE = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+}
+
+
+def draw(rows: list[Row], rates: Rates, folder: Path) -> None:
+    """Write plot.svg and plot.png, unless no plotted case was measured."""
+    rows = [row for row in rows if row.case.plotted and row.seconds]
+    if not rows:
+        return
+    threads = min(row.threads for row in rows)
+    rows = sorted((row for row in rows if row.threads == threads), key=lambda row: row.case.edges)
+    forward, backward = ([r for r in rows if r.phase == p] for p in ("forward", "backward"))
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(1, 3, figsize=(12.6, 4.2), layout="constrained")
+        case = rows[0].case
+        subtitle = (
+            f"{case.title}, {threads} thread{'s' * (threads > 1)}. "
+            f"The peers store each edge's matrix, {4 * case.width**2 / 1024:.0f} KB."
+        )
+        figure.suptitle(subtitle, x=0.01, ha="left", fontsize=10, color="0.35")
+        axes[1].sharey(axes[0])
+        panel(axes[0], forward, lambda row: 1e3 * median(row.seconds), rates)
+        axes[0].set(title="forward", ylabel="milliseconds")
+        panel(axes[1], backward, lambda row: 1e3 * median(row.seconds), rates)
+        axes[1].set(title="forward + backward", ylabel="milliseconds")
+        panel(axes[2], backward, lambda row: 1e-6 * row.extra_bytes, {})
+        axes[2].set(title="forward + backward: extra memory", ylabel="megabytes")
+        axes[0].legend(loc="lower right")
+        for suffix in ("svg", "png"):
+            figure.savefig(folder / f"plot.{suffix}", dpi=160)
+        plt.close(figure)
+
+
+def panel(axis, rows: list[Row], value, rates: Rates) -> None:
+    """A line for each peer, and one for the limit where rates are given."""
+    for peer in PEERS:
+        points = [row for row in rows if row.peer == peer]
+        edges = [row.case.edges for row in points]
+        if points:
+            wide = {"linewidth": 2.5, "zorder": 3} if peer == "pyops" else {"linewidth": 1.5}
+            label = {"label": NAMES[peer], "color": COLORS[peer]}
+            axis.plot(edges, [value(row) for row in points], "o-", markersize=4, **label, **wide)
+        if points and peer == "pyops" and rates:
+            least = [1e3 * limit(row, rates)[0] for row in points]
+            axis.plot(edges, least, "--", color="0.45", linewidth=1.2, label="limit")
+    axis.set(xscale="log", yscale="log", xlabel="edges")
+    for scale in (axis.xaxis, axis.yaxis):
+        scale.set_major_formatter("{x:,.10g}")
+    axis.grid(True, which="major", color="0.9")

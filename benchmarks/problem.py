@@ -1,0 +1,78 @@
+"""The inputs of a case, the same for every peer."""
+
+from dataclasses import dataclass, replace
+from importlib import import_module
+from types import ModuleType
+
+import numpy as np
+
+from benchmarks.cases import Case
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A graph, inputs by name, and one cotangent for each array.
+
+    `graph` holds `src`, `dst` (sorted) and `offsets` (of each destination's first edge), and what
+    else the operator takes as data.
+    """
+
+    case: Case
+    graph: dict[str, np.ndarray]
+    inputs: dict[str, np.ndarray]
+    gy: np.ndarray
+    cotangents: list[np.ndarray]
+
+
+def operator_module(case: Case) -> ModuleType:
+    return import_module(f"benchmarks.operators.{case.operator}")
+
+
+def make(case: Case) -> Problem:
+    """A random multigraph and random arrays, the same on every call."""
+    rng = np.random.default_rng(20)
+    operator = operator_module(case)
+    dst = rng.integers(case.nodes, size=case.edges)
+    if case.hub:
+        dst[: case.edges // 2] = 0
+    dst.sort()
+    graph = {
+        "src": rng.integers(case.nodes, size=case.edges),
+        "dst": dst,
+        "offsets": np.searchsorted(dst, np.arange(case.nodes + 1)),
+    }
+    if hasattr(operator, "constants"):
+        graph |= operator.constants(case, rng)
+    inputs = operator.inputs(case, rng)
+    gy = normal(case, rng, *operator.output_shape(case))
+    cotangents = [normal(case, rng, *array.shape) for array in inputs.values()]
+    return Problem(case, graph, inputs, gy, cotangents)
+
+
+def tiny(case: Case) -> Problem:
+    """The same operator on a handful of nodes, to load what the first call loads."""
+    return make(replace(case, nodes=8, degree=2))
+
+
+def normal(case: Case, rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape, dtype=case.dtype)
+
+
+def kernel_inputs(case: Case, rng: np.random.Generator, dims: int) -> dict[str, np.ndarray]:
+    """Parameters of a kernel network, the first layer's on a grid.
+
+    Weights (and coordinates) at multiples of 1/64 and biases at odd multiples of 1/8192 make the
+    first layer exact and never 0: every peer takes the same side of each kink of relu.
+    """
+    outputs = case.width * case.out_features
+    bias = 2 * rng.integers(-4096, 4096, size=case.hidden) + 1
+    return {
+        "hidden_weight": grid(case, rng, case.hidden, dims),
+        "hidden_bias": (bias / 8192).astype(case.dtype),
+        "weight": normal(case, rng, outputs, case.hidden) / np.sqrt(case.hidden).astype(case.dtype),
+        "bias": normal(case, rng, outputs),
+    }
+
+
+def grid(case: Case, rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return (rng.integers(-64, 65, size=shape) / 64).astype(case.dtype)

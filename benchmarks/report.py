@@ -1,0 +1,217 @@
+"""The rows as Markdown tables, which read well on a terminal, and as JSON."""
+
+from dataclasses import asdict
+from itertools import groupby
+from statistics import median, quantiles
+
+from benchmarks.cases import PHASES
+from benchmarks.peers import NAMES, PEERS
+from benchmarks.problem import operator_module
+from benchmarks.products import OURS, TILE, Timing
+from benchmarks.row import Row
+
+Rates = dict[int, dict[str, float]]
+Overhead = dict[str, dict[str, float]]
+PREAMBLE = """\
+Phases add up: forward; forward and backward; these and double backward. In each cell: the median
+time of a call, how many times pyops's time that is (median of the ratios within a round, with half
+the distance between their quartiles), and the extra memory at the peak of a call. "Of the limit":
+the least time for the factored algorithm's multiply-adds at the machine's peak (fma), or for the
+compulsory traffic at its copy rate if that is longer (copy), over the shortest time measured. A
+peer whose results differ from the others' is not timed."""
+OVERHEAD = """\
+## Overhead
+
+One call of pyops, each phase by itself, on 5 nodes with 2 edges each: Python, checks, wrapper."""
+PRODUCTS = """\
+Small products on one thread: the best rate and its share of the multiply-add peak; of the ways to
+take a sum, whole or 256 terms at a time, the faster one. The kernels pack a weight once for all
+rows. The first OpenBLAS has the kernels it chooses itself, the others those of an
+OPENBLAS_CORETYPE. Last, the shortest time of any library as a multiple of the tile's."""
+
+
+def limit(row: Row, rates: Rates) -> tuple[float, str]:
+    """Least seconds for a row's phases, and what sets them."""
+    operator = operator_module(row.case)
+    phases = PHASES[: PHASES.index(row.phase) + 1]
+    rate = rates[row.threads]
+    counts = operator.multiply_adds(row.case)
+    limits = [(sum(2 * counts[p] for p in phases) / rate[row.case.dtype], "fma")]
+    if hasattr(operator, "elements_moved"):
+        moved, size = operator.elements_moved(row.case), int(row.case.dtype[5:]) // 8
+        limits.append((size * sum(moved[p] for p in phases) / rate["copy, 64 MB"], "copy"))
+    return max(limits)
+
+
+def ratios(row: Row, base: Row) -> list[float]:
+    return [mine / its for mine, its in zip(row.seconds, base.seconds, strict=True)]
+
+
+def times(row: Row, base: Row) -> str:
+    values = ratios(row, base)
+    middle = median(values)
+    low, _, high = quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    return f"{figure(middle)}x ±{50 * (high - low) / middle:.0f}%"
+
+
+def figure(value: float) -> str:
+    return f"{value:.0f}" if value >= 99.5 else f"{value:.2g}" if value < 1 else f"{value:.3g}"
+
+
+def time_of(row: Row) -> str:
+    value = median(row.seconds)
+    return f"{figure(1e3 * value)} ms" if value < 1 else f"{value:.2f} s"
+
+
+def memory_of(row: Row) -> str:
+    megabytes = row.extra_bytes / 1e6
+    return f"{megabytes:.2g} MB" if megabytes < 9.5 else f"{megabytes:,.0f} MB"
+
+
+def cell(row: Row | None, base: Row | None) -> str:
+    if row is None:
+        return ""
+    if row.failure:
+        return row.failure[:60]
+    compared = base and base.seconds and row is not base
+    return ", ".join([time_of(row), *([times(row, base)] if compared else []), memory_of(row)])
+
+
+def share(row: Row | None, rates: Rates) -> str:
+    if row is None or not row.seconds or not rates:
+        return ""
+    seconds, name = limit(row, rates)
+    return f"{100 * seconds / min(row.seconds):.0f} % {name}"
+
+
+def best(rows: dict[str, Row], base: Row | None) -> str:
+    others = [row for row in rows.values() if row is not base and row.seconds]
+    if not others or base is None or not base.seconds:
+        return ""
+    return f"{figure(min(median(ratios(row, base)) for row in others))}x"
+
+
+def line(cells: list[str], widths: list[int]) -> str:
+    return "| " + " | ".join(map(str.ljust, cells, widths)) + " |"
+
+
+def table(lines: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    head, *body = (line(cells, widths) for cells in lines)
+    return "\n".join([head, rule, *body])
+
+
+def case_table(rows: list[Row], rates: Rates) -> str:
+    """Cases that differ in the number of nodes alone, a line each phase and thread count."""
+    peers = [peer for peer in PEERS[1:] if any(row.peer == peer for row in rows)]
+    names = [NAMES[peer] for peer in peers]
+    lines = [["nodes", "phase", "threads", "pyops", "of the limit", *names, "best peer"]]
+
+    def place(row):
+        return row.case.nodes, PHASES.index(row.phase), row.threads
+
+    for _, group in groupby(sorted(rows, key=place), key=place):
+        found = {row.peer: row for row in group}
+        row, base = next(iter(found.values())), found.get("pyops")
+        start = [f"{row.case.nodes:,}", row.phase, str(row.threads)]
+        start += [cell(base, base), share(base, rates)]
+        lines.append([*start, *(cell(found.get(peer), base) for peer in peers), best(found, base)])
+    return table(lines)
+
+
+def limits_table(rates: Rates) -> str:
+    names = list(next(iter(rates.values())))
+    lines = [["limit", *(f"{count} thread{'s' * (count > 1)}" for count in rates)]]
+    for name in names:
+        unit = "GFLOP/s" if name.startswith("float") else "GB/s"
+        label = f"multiply-add, {name}" if name.startswith("float") else name
+        lines.append([label, *(f"{rate[name] * 1e-9:.0f} {unit}" for rate in rates.values())])
+    return table(lines)
+
+
+def overhead_table(overhead: Overhead) -> str:
+    lines = [["operator", *next(iter(overhead.values()))]]
+    for operator, seconds in overhead.items():
+        lines.append([operator, *(f"{1e6 * value:.1f} µs" for value in seconds.values())])
+    return table(lines)
+
+
+def products_table(timings: list[Timing]) -> str:
+    names = list(dict.fromkeys(timing.name for timing in timings))
+    lines = [["product", "m, n, k", "dtype", *names, "best library"]]
+
+    def kind(timing):
+        return timing.product, timing.dtype
+
+    for (product, dtype), group in groupby(timings, key=kind):
+        found = {t.name: t for t in sorted(group, key=lambda t: t.rate)}
+        start = [product.use, f"{product.m}, {product.n}, {product.k}", dtype]
+        others = [timing.rate for name, timing in found.items() if name not in OURS]
+        fastest = max(others, default=0)
+        best = [f"{figure(found[TILE].rate / fastest)}x" if fastest else ""]
+        lines.append([*start, *(rate_cell(found.get(name)) for name in names), *best])
+    return table(lines)
+
+
+def rate_cell(timing: Timing | None) -> str:
+    if timing is None:
+        return ""
+    share = f"{100 * timing.rate / timing.peak:.0f} %"
+    return timing.failure or f"{figure(timing.rate * 1e-9)} GFLOP/s, {share}"
+
+
+def markdown(
+    facts: dict,
+    versions: dict,
+    rows: list[Row],
+    rates: Rates,
+    overhead: Overhead,
+    products: list[Timing],
+) -> str:
+    parts = [
+        "# Benchmark",
+        PREAMBLE,
+        table([["fact", "value"], *map(list, pairs(facts, versions))]),
+    ]
+    if rates:
+        parts.append(limits_table(rates))
+    if overhead:
+        parts += [OVERHEAD, overhead_table(overhead)]
+    if products:
+        parts += ["## Products", PRODUCTS, products_table(products)]
+    titles = dict.fromkeys(row.case.title for row in rows)
+    for title in titles:
+        parts += [f"## {title}", case_table([r for r in rows if r.case.title == title], rates)]
+    return "\n\n".join(parts) + "\n"
+
+
+def pairs(*facts: dict) -> list[tuple[str, str]]:
+    return [(name, str(value)) for part in facts for name, value in part.items()]
+
+
+def json_ready(
+    facts: dict,
+    versions: dict,
+    settings: dict,
+    rows: list[Row],
+    rates: Rates,
+    overhead: Overhead,
+    products: list[Timing],
+) -> dict:
+    """Everything, with all samples."""
+    entries = []
+    for row in rows:
+        entry = asdict(row)
+        if rates:
+            entry["limit_seconds"], entry["limit_by"] = limit(row, rates)
+        entries.append(entry)
+    return {
+        "machine": facts,
+        "versions": versions,
+        "settings": settings,
+        "limits": rates,
+        "overhead": overhead,
+        "products": [asdict(timing) for timing in products],
+        "rows": entries,
+    }
