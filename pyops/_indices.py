@@ -47,6 +47,22 @@ def check_indices(label: str, values: npt.ArrayLike) -> Indices:
     return array
 
 
+def check_offsets(label: str, offsets: Indices, length: int) -> None:
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != length:
+        ends = "none" if len(offsets) == 0 else f"{offsets[0]} and {offsets[-1]}"
+        raise ValueError(
+            f"{label}: expected the first to be 0 and the last to be "
+            f"len(indices)={length}, got {ends}"
+        )
+    falls = offsets[1:] < offsets[:-1]
+    if falls.any():
+        where = int(np.argmax(falls))
+        raise ValueError(
+            f"{label}: expected no decrease, got "
+            f"{offsets[where]} before {offsets[where + 1]} at {where + 1}"
+        )
+
+
 def check_count(label: str, value: Any, largest: int = LARGEST) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{label}: expected an integer, got {value!r}")

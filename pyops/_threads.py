@@ -58,7 +58,7 @@ def _processors() -> int:
 
 @functools.cache
 def _quota() -> int:
-    return max(1, min([MOST, *(int(share) for share in _quotas(Path("/")))]))
+    return max(1, min((int(share) for share in _quotas(Path("/"))), default=MOST))
 
 
 def _quotas(root: Path) -> Iterator[float]:

@@ -13,6 +13,7 @@ from ._indices import (
     check_bounds,
     check_count,
     check_indices,
+    check_offsets,
     frozen,
     pack_rows,
 )
@@ -134,19 +135,7 @@ class Graph:
         """
         offsets = check_indices("Graph.from_csc: offsets", offsets)
         indices = check_indices("Graph.from_csc: indices", indices)
-        if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(indices):
-            ends = "none" if len(offsets) == 0 else f"{offsets[0]} and {offsets[-1]}"
-            raise ValueError(
-                "Graph.from_csc: offsets: expected the first to be 0 and the last to be "
-                f"len(indices)={len(indices)}, got {ends}"
-            )
-        falls = offsets[1:] < offsets[:-1]
-        if falls.any():
-            where = int(np.argmax(falls))
-            raise ValueError(
-                "Graph.from_csc: offsets: expected no decrease, got "
-                f"{offsets[where]} before {offsets[where + 1]} at {where + 1}"
-            )
+        check_offsets("Graph.from_csc: offsets", offsets, len(indices))
         num_dst = check_count("Graph.from_csc: len(offsets) - 1", len(offsets) - 1)
         num_src = check_count("Graph.from_csc: num_src", num_src)
         ids = None
