@@ -29,7 +29,7 @@ SOURCE = Path(__file__).with_suffix(".c")
 LINK_LIBXSMM = ("-Wl,-u,libxsmm_smmdispatch,-u,libxsmm_dmmdispatch", "-lxsmm", "-lxsmmnoblas")
 CORES = {"Cooperlake": "avx512_bf16", "SkylakeX": "avx512f", "Zen": "avx2", "Haswell": "avx2"}
 TILE, PACKED_TILE = OURS = ("tile", "packing and tile")
-DEEP = 256  # terms that convolution_value.fypp has the tile sum in one call
+DEEP = 256  # terms that the tile sums in registers
 BURST = 1e8  # floating-point operations that are timed together
 
 
