@@ -1,5 +1,5 @@
 /* One product, C = A B or C += A B, `repeats` times over by the procedures of one library. Sums of
-   more than `deep` terms are C += A B, that many terms at a time. */
+   more than `deep` terms are C += A B, that many terms at a time; the tile sees to that itself. */
 
 struct product {
   long m, n, k, deep, ldb; /* A is m x k, B is k x n; all stand column by column, */
@@ -10,10 +10,12 @@ struct product {
   char *a_panels, *c;
 };
 
-typedef void tile_multiply(const long *depth, const char *a, const long *lead, const char *b,
-                           const long *columns, const long *cj, char *c, const int *add);
-typedef void tile_outer(const long *depth, const char *a, const char *b, const long *columns,
-                        const long *cj, char *c, const int *add);
+typedef void tile_multiply(const long *depth, const long *count, const long *sa, const char *a,
+                           const long *lead, const char *b, const long *columns, const long *cj,
+                           const long *sc, char *c, const int *add);
+typedef void tile_outer(const long *depth, const long *count, const long *sa, const char *a,
+                        const char *b, const long *columns, const long *cj, const long *sc, char *c,
+                        const int *add);
 typedef void pack_panels(const long *rows, const long *first_depth, const long *second_depth,
                          const long *stride, const char *source, char *packed);
 typedef void gemm(const char *transa, const char *transb, const long *m, const long *n,
@@ -24,12 +26,8 @@ typedef void jit(const char *a, const char *b, char *c);
 static long least(long i, long j) { return i < j ? i : j; }
 
 static void multiply(const struct product *p, tile_multiply *call) {
-  for (long q = 0; q < p->k; q += p->deep) {
-    long depth = least(p->deep, p->k - q);
-    for (long i = 0; i < p->m; i += p->lanes)
-      call(&depth, p->a_panels + (i * p->k + q * p->lanes) * p->bytes, &p->ldb,
-           p->b + q * p->bytes, &p->n, &p->m, p->c + i * p->bytes, &p->add);
-  }
+  long panels = p->m / p->lanes, apart = p->k * p->lanes;
+  call(&p->k, &panels, &apart, p->a_panels, &p->ldb, p->b, &p->n, &p->m, &p->lanes, p->c, &p->add);
 }
 
 void run_tile(const struct product *p, void **procedures, long repeats) {
@@ -47,13 +45,9 @@ void run_packing(const struct product *p, void **procedures, long repeats) {
 
 void run_outer(const struct product *p, void **procedures, long repeats) {
   tile_outer *call = procedures[0];
+  long panels = p->m / p->lanes, apart = p->k * p->lanes;
   while (repeats--)
-    for (long j = 0; j < p->n; j += p->lanes) {
-      long columns = least(p->lanes, p->n - j);
-      for (long i = 0; i < p->m; i += p->lanes)
-        call(&p->k, p->a_panels + i * p->k * p->bytes, p->b_panels + j * p->k * p->bytes, &columns,
-             &p->m, p->c + (i + j * p->m) * p->bytes, &p->add);
-    }
+    call(&p->k, &panels, &apart, p->a_panels, p->b_panels, &p->n, &p->m, &p->lanes, p->c, &p->add);
 }
 
 void run_gemm(const struct product *p, void **procedures, long repeats) {

@@ -29,7 +29,7 @@ SOURCE = Path(__file__).with_suffix(".c")
 LINK_LIBXSMM = ("-Wl,-u,libxsmm_smmdispatch,-u,libxsmm_dmmdispatch", "-lxsmm", "-lxsmmnoblas")
 CORES = {"Cooperlake": "avx512_bf16", "SkylakeX": "avx512f", "Zen": "avx2", "Haswell": "avx2"}
 TILE, PACKED_TILE = OURS = ("tile", "packing and tile")
-DEEP = 256  # terms that the tile sums in registers
+DEEP = 256  # terms of a long sum taken at a time
 BURST = 1e8  # floating-point operations that are timed together
 
 
@@ -160,10 +160,10 @@ class Libraries:
             for name in ("tile_multiply", "tile_outer", "pack_panels")
         )
         if product.outer:
-            yield TILE, part, "run_outer", [outer]
+            yield TILE, product.k, "run_outer", [outer]
         else:
-            yield TILE, part, "run_tile", [multiply]
-            yield PACKED_TILE, part, "run_packing", [multiply, pack]
+            yield TILE, product.k, "run_tile", [multiply]
+            yield PACKED_TILE, product.k, "run_packing", [multiply, pack]
         letter = "s" if dtype == "float32" else "d"
         for deep in sorted({part, product.k}):
             for core, library in self.openblas.items():
