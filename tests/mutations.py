@@ -23,7 +23,7 @@ _CALLED = r"(?:min|max|mod|merge|iand|btest|size|real|if)\b"
 
 _TWINS = """
     inward outward, in_features out_features, num_src num_dst, num_edges num_entries, rows columns,
-    in_offsets out_offsets, in_nodes out_nodes, in_edges out_edges, forth back, nodes edges,
+    in_offsets out_offsets, in_nodes out_nodes, in_edges out_edges, nodes edges,
     features features_tangent, weight weight_tangent, layer tangent, layer layer_tangent,
     z z_tangent, gradient first_gradient, p first_p, given wanted, features hfeatures, kappa hkappa,
     coords hcoords, params hparams, weight bias, left right, first last, start stop, hidden dim,
@@ -84,7 +84,8 @@ _SPARED = [
     r"\bblock = block_rows.*|\bblock_rows = .*",  # how many rows stay together in the cache
     r"\bslice = .*",  # how many units a thread takes at once
     r"\bwork = .*|.*- before \+ middle\*step\*price < work.*",  # how even the parts are
-    r"\bstretch = .*|\bstretch_rows = .*|\bparts = .*",  # how many rows are taken at once
+    # how many rows are taken at once
+    r"\bstretch = .*|\bstretch_(?:rows|entries) = .*|\bstop = last_within.*|\bparts = .*",
     r"\bpacked\(top \+ 1:.*",  # lanes beyond the last row: computed with, never read
     r"\bif \(depth < 1\).*",  # for the vectoriser
     r"\bif \((?:padded == conv%inward|top == lanes.*)\)(?: return)?",  # a shorter way to the same
@@ -110,7 +111,7 @@ _EQUAL = [
 
 _NOT_EXECUTABLE = re.compile(
     r"""\s*(?:!\$\ |pure\ )?
-    (?: $ | !(?!\$\ ) | \#(?!:set\ .*\b[xy]\b) | \$:(?!set_up|attach|by_columns)
+    (?: $ | !(?!\$\ ) | \#(?!:set\ .*\b[xy]\b) | \$:(?!set_up|attach|in_tiles)
     | (?:use|implicit|private|public|contains|module|interface|procedure|subroutine|function)\b
     | (?:integer|real|logical|type|select|case|end)\b | else$ )""",
     re.VERBOSE | re.DOTALL,
