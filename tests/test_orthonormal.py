@@ -56,7 +56,8 @@ def test_ratios_of_columns_of_all_sizes(dtype, rng):
     sizes = np.ldexp(1.0, np.linspace(-far, far, 9).astype(int))
     basis = (rng.standard_normal((40, 9)) * sizes).astype(dtype)
     q = pyops.orthonormalize(basis)
-    assert_same([q], [pyops.orthonormalize((basis / sizes).astype(dtype))])
+    even = pyops.orthonormalize((basis / sizes).astype(dtype))
+    assert_close([q], [even], 100 * np.finfo(dtype).eps)
     assert max(ratios((basis / sizes).astype(dtype), q)) < LIMIT
 
 
