@@ -158,7 +158,7 @@ def ridge(first, last, test):
 def main(arguments=None):
     """Train, report and draw; returns the mean relative errors by method."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=900)
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--samples", type=int, default=512, help="waves to train on")
     parser.add_argument("--points", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)

@@ -32,7 +32,8 @@ def draw(path, first, last, predictions, losses, errors):
     upper.grid(which="both", alpha=0.3)
     bars = lower.bar(range(len(errors)), errors.values(), color=["C0", "C1", "C2", "0.6"])
     lower.bar_label(bars, fmt="%.3f", padding=2)
-    lower.set_xticks(range(len(errors)), [name.replace(" ", "\n") for name in errors])
+    names = [name.replace(" ", "\n") for name in errors]
+    lower.set_xticks(range(len(errors)), names, fontsize=8)
     lower.set(title="held-out waves", ylabel="relative L2 error")
     lower.margins(y=0.15)
     lower.spines[["top", "right"]].set_visible(False)
