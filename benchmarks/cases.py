@@ -15,6 +15,9 @@ class Case:
     dims: int = 3
     hidden: int = 64
     width: int = 64
+    samples: int = (
+        0  # of an operator without a graph, with `hidden` modes on as many points as nodes
+    )
     kernel: str = "matrix"
     hub: bool = False  # one destination has half of the edges
     dtype: str = "float32"
@@ -34,6 +37,8 @@ class Case:
     @property
     def title(self) -> str:
         """What cases share that differ in their nodes alone."""
+        if self.samples:
+            return f"{self.operator}: {self.samples} samples, {self.hidden} modes, {self.dtype}"
         name = f"{self.operator}, diagonal" if self.kernel == "diagonal" else self.operator
         hub = ", half of them into one" if self.hub else ""
         return (
@@ -44,6 +49,14 @@ class Case:
 
 FIRST_ORDER = PHASES[:2]
 ALONE = ("pyops",)
+WITHOUT_GRAPH = (
+    "orthonormalize",
+    "ono_encode",
+    "ono_decode",
+    "lno_encode",
+    "lno_decode",
+    "elem_scale",
+)
 CASES = (
     Case("gno_conv", plotted=True),
     Case("gno_conv", dtype="float64", peers=ALONE),
@@ -58,6 +71,7 @@ CASES = (
     Case("kernel_conv", kernel="diagonal"),
     # neuraloperator's double backward takes memory quadratic in the nodes: 2 GB here.
     Case("integral_transform", nodes=500, kernel="diagonal", one_thread=True),
+    *(Case(name, nodes=1024, degree=1, samples=128, one_thread=True) for name in WITHOUT_GRAPH),
     # Ten million edges, evenly and not; a million nodes.
     Case("gno_conv", nodes=312_500, hidden=16, width=16, phases=FIRST_ORDER, peers=ALONE),
     Case("gno_conv", nodes=312_500, hidden=16, width=16, hub=True, phases=FIRST_ORDER, peers=ALONE),
@@ -74,7 +88,15 @@ CASES = (
 )
 
 TINY = [
-    Case(operator, nodes=5, degree=2, hidden=4, width=2, dtype="float64")
+    Case(
+        operator,
+        nodes=5,
+        degree=2,
+        hidden=4,
+        width=2,
+        samples=3 if operator in WITHOUT_GRAPH else 0,
+        dtype="float64",
+    )
     for operator in sorted({case.operator for case in CASES} - {"integral_transform"})
 ]
 
@@ -86,4 +108,8 @@ QUICK = (
     Case("kernel_conv", nodes=250, width=16, one_thread=True),
     Case("kernel_conv", nodes=250, kernel="diagonal", one_thread=True),
     Case("integral_transform", nodes=250, kernel="diagonal", one_thread=True),
+    *(
+        Case(name, nodes=256, degree=1, hidden=16, samples=32, one_thread=True)
+        for name in WITHOUT_GRAPH
+    ),
 )

@@ -22,7 +22,8 @@ peer whose results differ from the others' is not timed."""
 OVERHEAD = """\
 ## Overhead
 
-One call of pyops, each phase by itself, on 5 nodes with 2 edges each: Python, checks, wrapper."""
+One call of pyops, each phase by itself, on 5 nodes with 2 edges each or 3 samples: Python, checks,
+wrapper."""
 PRODUCTS = """\
 Small products on one thread: the best rate and its share of the multiply-add peak; of the ways to
 take a sum, whole or 256 terms at a time, the faster one. The kernels pack a weight once for all

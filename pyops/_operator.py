@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
+
+import numpy as np
 
 from ._arrays import Array
 from ._phase import Phase
@@ -18,19 +20,20 @@ class Operator:
     """A differentiable function of arrays, and of a graph where it has one.
 
     Made from a function without a body: its signature declares inputs, shapes and options, its
-    docstring the formula. `where` gives, for the choice of an option, sizes that follow from it.
+    docstring the formula. What else there is to say of sizes is said by keywords, see `Signature`.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], where: Mapping[str, Mapping[str, str]] | None = None
-    ) -> None:
-        self.signature = Signature(function, where)
+    def __init__(self, function: Callable[..., Any], **sizes: Any) -> None:
+        self.signature = Signature(function, **sizes)
         self.name = self.__name__ = self.__qualname__ = function.__name__
         self.__module__ = function.__module__
         self.__signature__ = self.signature.readable()
         self.__doc__ = f"{self._usage()}\n\n{inspect.getdoc(function)}\n\n{self._derivatives()}"
         names = ("forward", "backward", "double_backward", "jvp")
         self._phases = {name: Phase(self.signature, self.name, name) for name in names}
+        self._by_sample: Phase | None = None
+        if self.signature.by_sample:
+            self._by_sample = Phase(self.signature, self.name, "backward", by_sample=True)
         OPERATORS[self.name] = self
 
     @property
@@ -66,6 +69,7 @@ class Operator:
         wanted: Collection[str] | None = None,
         out: Sequence[Array | None] | None = None,
         accumulate: bool = False,
+        per_sample: bool = False,
         **options: Any,
     ) -> tuple[Array | None, ...]:
         """The gradients of <gy, y>, one for each array input.
@@ -82,9 +86,14 @@ class Operator:
             Arrays to write the gradients to, one for each, None for those to be made.
         accumulate : bool
             Add to the arrays of `out` instead of overwriting them.
+        per_sample : bool
+            Leave the gradients by a basis apart, one packed block for each sample. Only operators
+            of samples that share a basis have it.
         """
         self._check_saved("backward", saved)
         phase = self._phases["backward"]
+        if per_sample is not False:
+            phase = self._check_per_sample(per_sample)
         return phase.run(inputs_and_gy, options, wanted, out, accumulate)
 
     def double_backward(
@@ -141,6 +150,14 @@ class Operator:
             f"dy = {self.name}.jvp({names}, {t}, ...)\n\n"
             "All take the options above, and `out` and `accumulate` to write or add to arrays."
         )
+
+    def _check_per_sample(self, per_sample: object) -> Phase:
+        caller = f"{self.name}.backward: per_sample"
+        if not isinstance(per_sample, (bool, np.bool_)):
+            raise TypeError(f"{caller}: expected True or False, got {per_sample!r}")
+        if per_sample and self._by_sample is None:
+            raise ValueError(f"{caller}: expected False, {self.name} has no such gradients")
+        return self._by_sample if per_sample and self._by_sample else self._phases["backward"]
 
     def _check_saved(self, phase: str, saved: object) -> None:
         if saved is not None and not (isinstance(saved, tuple) and saved == ()):

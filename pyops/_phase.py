@@ -19,20 +19,25 @@ _MOST_PLANS = 1000
 
 
 class Phase:
-    """forward, backward, double_backward, or jvp, which is a part of the third."""
+    """forward, backward, double_backward, or jvp, which is a part of the third.
 
-    def __init__(self, signature: Signature, operator: str, name: str) -> None:
+    `by_sample` makes it the backward phase whose gradients are not summed over the samples.
+    """
+
+    def __init__(
+        self, signature: Signature, operator: str, name: str, by_sample: bool = False
+    ) -> None:
         self.signature, self.name = signature, name
         self.caller = operator if name == "forward" else f"{operator}.{name}"
         inputs = signature.inputs.values()
         second = name in ("double_backward", "jvp")
 
-        self.slots = [Slot(i.name, i.name, i.shape, "input", not i.optional) for i in inputs]
+        self.slots = [Slot(i.name, i.name, i.forms, "input", not i.optional) for i in inputs]
         if name != "forward":
-            self.slots.append(Slot("gy", "gy", signature.output, "gy"))
+            self.slots.append(Slot("gy", "gy", (signature.output,), "gy"))
         if second:
             tag = "t" if name == "jvp" else "h"
-            self.slots += [Slot("h" + i.name, tag + i.name, i.shape, "cotangent") for i in inputs]
+            self.slots += [Slot("h" + i.name, tag + i.name, i.forms, "cotangent") for i in inputs]
         self.groups = 2 if second else 1
         self.seeds = 1 if name in ("backward", "double_backward") else 0
 
@@ -43,12 +48,16 @@ class Phase:
             self.outputs = {tag + i.name: i.shape for i in inputs}
         if second:
             self.outputs["dgy"] = signature.output
+        if by_sample:
+            self.outputs |= {"g" + n: shape for n, shape in signature.by_sample.items()}
 
         one = "y" if name == "forward" else "dgy" if name == "jvp" else None
         self.labels = {o: "out" if o == one else f"out: {o}" for o in self.outputs}
 
         module = getattr(_kernels, f"pyops_{operator}")
         compiled = f"{operator}_{'double_backward' if second else name}"
+        if by_sample:
+            compiled = f"{operator}_by_sample"
         self._variants: dict[str, Kernel] = {
             v: getattr(module, f"{compiled}_{v}") for v in ("r4", "r8")
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
@@ -25,9 +25,14 @@ class Slot:
 
     name: str
     label: str
-    shape: Shape
+    forms: tuple[Shape, ...]
     role: str
     needed: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """The form that is taken, the first where none has been chosen."""
+        return self.forms[0]
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,8 @@ def make_plan(
     if graph is not None:
         known.update(graph._sizes()._asdict())
     dtype = _check_arrays(caller, slots, arrays)
+    declared = {s.name: s.shape for s in slots} | dict(outputs)
+    slots, outputs, codes["packed"] = _choose_forms(signature, slots, arrays, outputs)
     _solve(signature, caller, slots, arrays, options, known)
     for role, mask in (("input", "present"), ("cotangent", "given")):
         held = [a is not None for s, a in zip(slots, arrays, strict=True) if s.role == role]
@@ -79,7 +86,12 @@ def make_plan(
     used = [s.name for s, a in zip(slots, arrays, strict=True) if a is not None]
     zeros = "gy" in shapes and "gy" not in used and any(name != "dgy" for name in wanted)
     used += ["gy"] * zeros + [name for name in outputs if name in wanted]
-    absent = {n: np.empty((0, *shapes[n][1:]), dtype).T for n in shapes if n not in used}
+    flat = {i.shape for i in signature.inputs.values() if len(i.forms) > 1}
+    absent = {
+        n: np.empty((0, *(() if declared[n] in flat else shapes[n][1:])), dtype).T
+        for n in shapes
+        if n not in used
+    }
     constants = {**known, **codes, **absent}
     names = [*constants, "threads", "accumulate", *indices, *used]
     return Plan(
@@ -133,16 +145,33 @@ def _check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> 
                 raise TypeError(f"{label}: expected a NumPy array, got None")
             continue
         check_array(label, array)
-        if len(slot.shape) != array.ndim:
-            raise ValueError(
-                f"{label}: expected shape {show_shape(slot.shape, {})}, got {array.shape}"
-            )
+        if all(len(form) != array.ndim for form in slot.forms):
+            forms = " or ".join(show_shape(form, {}) for form in slot.forms)
+            raise ValueError(f"{label}: expected shape {forms}, got {array.shape}")
         if dtype is None:
             first, dtype = slot.label, array.dtype.newbyteorder("=")
         elif array.dtype.char != dtype.char:
             raise TypeError(f"{label}: expected {dtype} like {first}, got {array.dtype}")
     assert dtype is not None
     return dtype
+
+
+def _choose_forms(
+    signature: Signature,
+    slots: Sequence[Slot],
+    arrays: Sequence[Any],
+    outputs: Mapping[str, Shape],
+) -> tuple[list[Slot], dict[str, Shape], int]:
+    """Slots and outputs in the forms in which the inputs come, and bits for the second forms."""
+    chosen, second = {}, []
+    for i, array in zip(signature.inputs.values(), arrays, strict=False):
+        second.append(len(i.forms) > 1 and array is not None and array.ndim == len(i.forms[1]))
+        chosen[i.forms[0]] = i.forms[second[-1]]
+    return (
+        [replace(s, forms=(chosen.get(s.shape, s.shape),)) for s in slots],
+        {name: chosen.get(shape, shape) for name, shape in outputs.items()},
+        _bits(second),
+    )
 
 
 def _whole(size: Size, known: Mapping[str, int], unknown: Collection[str]) -> str:
@@ -196,3 +225,13 @@ def _solve(
         if shape != tuple(size.value(known) for size in slot.shape):
             expected = show_shape(slot.shape, known)
             raise ValueError(f"{caller}: {slot.label}: expected shape {expected}, got {shape}")
+        for name, most in signature.at_most.items():
+            if known[name] > known[most] and {name, most} <= _names(slot.shape):
+                raise ValueError(
+                    f"{caller}: {slot.label}: expected {name} <= {most}, got {name}={known[name]} "
+                    f"and {most}={known[most]} from shape {shape}"
+                )
+
+
+def _names(shape: Shape) -> frozenset[str]:
+    return frozenset[str]().union(*(size.names for size in shape))

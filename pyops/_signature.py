@@ -41,6 +41,11 @@ def parse_shape(text: str) -> Shape:
     return tuple(Size(axis) for axis in text.split(","))
 
 
+def parse_forms(text: str) -> tuple[Shape, ...]:
+    """The shapes that an array may have, told apart by their number of axes."""
+    return tuple(parse_shape(form) for form in text.split("|"))
+
+
 def show_shape(shape: Iterable[Size], known: Mapping[str, int]) -> str:
     """The shape as a reader of an error message wants it, with what is known of it."""
     axes = []
@@ -56,8 +61,13 @@ def show_shape(shape: Iterable[Size], known: Mapping[str, int]) -> str:
 @dataclass(frozen=True)
 class Input:
     name: str
-    shape: Shape
+    forms: tuple[Shape, ...]
     optional: bool
+
+    @property
+    def shape(self) -> Shape:
+        """The first of its forms."""
+        return self.forms[0]
 
 
 @dataclass(frozen=True)
@@ -76,11 +86,17 @@ class Signature:
     """The declaration of an operator, read from a function's annotations.
 
     Arrays are ``Annotated[Array, "axis, axis"]``, options that are sizes ``int``, options with
-    choices ``Literal``. `where` gives, for a choice, the sizes that follow from it.
+    choices ``Literal``. ``"axis, axis | axis*axis"`` is an array that comes in one form or another.
+    `where` gives, for a choice, the sizes that follow from it; `at_most`, for a size, another one
+    that it may not exceed; `by_sample` the shapes of gradients that are also had sample by sample.
     """
 
     def __init__(
-        self, function: Callable[..., Any], where: Mapping[str, Mapping[str, str]] | None = None
+        self,
+        function: Callable[..., Any],
+        where: Mapping[str, Mapping[str, str]] | None = None,
+        at_most: Mapping[str, str] | None = None,
+        by_sample: Mapping[str, str] | None = None,
     ) -> None:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters
@@ -93,13 +109,15 @@ class Signature:
             elif parameter.kind is parameter.KEYWORD_ONLY:
                 self.options[name] = _option(name, hints[name], parameter.default)
             else:
-                shape = parse_shape(_axes(hints[name]))
-                self.inputs[name] = Input(name, shape, parameter.default is None)
+                forms = parse_forms(_axes(hints[name]))
+                self.inputs[name] = Input(name, forms, parameter.default is None)
         self.output = parse_shape(_axes(hints["return"]))
         self.where = {
             choice: {name: Size(text) for name, text in sizes.items()}
             for choice, sizes in (where or {}).items()
         }
+        self.at_most = dict(at_most or {})
+        self.by_sample = {name: parse_shape(text) for name, text in (by_sample or {}).items()}
 
     @property
     def positional(self) -> tuple[str, ...]:
@@ -117,7 +135,9 @@ class Signature:
         for i in self.inputs.values():
             default = None if i.optional else kind.empty
             shown.append(
-                kind(i.name, kind.POSITIONAL_OR_KEYWORD, default=default, annotation=_text(i.shape))
+                kind(
+                    i.name, kind.POSITIONAL_OR_KEYWORD, default=default, annotation=_text(*i.forms)
+                )
             )
         for o in self.options.values():
             hint = Literal.__getitem__(o.choices) if o.choices else o.kind
@@ -125,8 +145,8 @@ class Signature:
         return inspect.Signature(shown, return_annotation=_text(self.output))
 
 
-def _text(shape: Shape) -> str:
-    return ", ".join(size.text for size in shape)
+def _text(*forms: Shape) -> str:
+    return " | ".join(", ".join(size.text for size in shape) for shape in forms)
 
 
 def _axes(hint: Any) -> str:

@@ -93,3 +93,58 @@ def unpack_gno(block: Array, *, dim: int, hidden: int) -> GnoBlock:
         )
     U, b_u, V, b_v = np.split(block, [hidden * dim, layer, layer + hidden * entries])  # noqa: N806
     return GnoBlock(U.reshape(dim, hidden).T, b_u, V.reshape(hidden, entries).T, b_v)
+
+
+def pack_basis(basis: Array) -> Array:
+    """Pack a basis of `ono_encode` and `ono_decode` into one block.
+
+    Parameters
+    ----------
+    basis : array, shape (points, modes)
+
+    Returns
+    -------
+    array, shape (points * modes,)
+        The basis column by column.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the basis is not a float32 or float64 array of two dimensions, neither of them 0.
+    """
+    check_array("pack_basis: basis", basis)
+    if basis.ndim != 2:
+        raise ValueError(f"pack_basis: basis: expected (points, modes), got {basis.shape}")
+    if basis.size == 0:
+        raise ValueError(f"pack_basis: basis: expected sizes of at least 1, got {basis.shape}")
+    return np.array(basis.T, dtype=basis.dtype.newbyteorder("="), order="C").reshape(-1)
+
+
+def unpack_basis(block: Array, *, modes: int) -> Array:
+    """View of a block, or of the gradient of one, as a basis.
+
+    Parameters
+    ----------
+    block : array, shape (..., points * modes)
+        One block, or the gradients of several samples.
+    modes : int
+        Number of columns of the basis.
+
+    Returns
+    -------
+    array, shape (..., points, modes)
+        A view: writing to it writes to the block.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the block is not a float32 or float64 array of such a length.
+    """
+    check_array("unpack_basis: block", block)
+    modes = check_size("unpack_basis: modes", modes)
+    if block.ndim < 1 or block.shape[-1] == 0 or block.shape[-1] % modes:
+        raise ValueError(
+            f"unpack_basis: block: expected length points*modes with modes={modes}, "
+            f"got shape {block.shape}"
+        )
+    return block.reshape(*block.shape[:-1], modes, block.shape[-1] // modes).swapaxes(-1, -2)

@@ -16,9 +16,12 @@ from .reference.gno_kernel import preactivations
 
 PHASES = "forward", "backward", "double_backward", "jvp"
 WIDTHS = {
-    "one": {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1},
-    "small": {"dim": 2, "hidden": 5, "in_features": 3, "out_features": 4, "columns": 4},
-    "odd": {"dim": 3, "hidden": 33, "in_features": 17, "out_features": 9, "columns": 9},
+    "one": {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1}
+    | {"points": 2, "modes": 1, "width": 1},
+    "small": {"dim": 2, "hidden": 5, "in_features": 3, "out_features": 4, "columns": 4}
+    | {"points": 7, "modes": 3, "width": 5},
+    "odd": {"dim": 3, "hidden": 33, "in_features": 17, "out_features": 9, "columns": 9}
+    | {"points": 41, "modes": 35, "width": 37},
 }
 
 
@@ -102,6 +105,7 @@ class Case:
         sizes = {**WIDTHS[self.widths], **widths}
         for name in "num_src", "num_dst", "num_edges":
             sizes[name] = getattr(graph, name)
+        sizes["num_samples"] = graph.num_edges
         for _, choice in self.choices:
             for name, size in op.signature.where.get(choice, {}).items():
                 sizes[name] = size.value(sizes)

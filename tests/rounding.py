@@ -1,4 +1,7 @@
-"""How far rounding may take a result: 8 eps sqrt(terms), in units of the sum of magnitudes."""
+"""How far rounding may take a result: 8 eps sqrt(terms), in units of the sum of magnitudes.
+
+Where the condition of a basis enters, as far as rounding of the inputs takes it, several times.
+"""
 
 from dataclasses import replace
 
@@ -10,11 +13,13 @@ from .reference import reference
 def bounds(problem, phase, dtype):
     """The bound for each element of each result, when the phase is run in a precision."""
     problem = problem.map(np.float64)
-    magnitudes = reference(_bounding(problem).map(np.abs), phase)
-    counts = reference(_bounding(problem, reduce="sum").map(np.ones_like), phase)
+    if "basis" in problem.arrays:
+        return _sensitivities(problem, phase, np.finfo(dtype).eps)
+    magnitudes = reference(_magnitudes(_bounding(problem)), phase)
+    counts = reference(_magnitudes(_bounding(problem, reduce="sum").map(np.ones_like)), phase)
     unit = 8 * np.finfo(dtype).eps
     return [
-        None if size is None else unit * np.sqrt(np.maximum(count, 1)) * size
+        None if size is None else unit * np.sqrt(np.maximum(abs(count), 1)) * abs(size)
         for size, count in zip(magnitudes, counts, strict=True)
     ]
 
@@ -25,3 +30,22 @@ def _bounding(problem, **options):
         options["activation"] = "bound"
     known = {name: value for name, value in options.items() if name in problem.options}
     return replace(problem, options={**problem.options, **known})
+
+
+def _magnitudes(problem):
+    """Exponentials are largest, and terms of their derivatives of one sign, at negative poles."""
+    problem = problem.map(np.abs)
+    poles = {name: -a for name, a in problem.arrays.items() if "poles" in name and a is not None}
+    return problem.having(**poles)
+
+
+def _sensitivities(problem, phase, eps, times=40):
+    """The largest change of each result that relative changes of the inputs by eps make."""
+    rng = np.random.default_rng(0)
+    exact = reference(problem, phase)
+    most = [0.0 if a is None else eps * abs(a).max(initial=0) for a in exact]
+    for _ in range(5):
+        moved = problem.map(lambda a: a * (1 + eps * rng.choice([-1, 1], a.shape)))
+        for i, (a, b) in enumerate(zip(reference(moved, phase), exact, strict=True)):
+            most[i] = most[i] if a is None else max(most[i], abs(a - b).max(initial=0))
+    return [None if a is None else times * m for a, m in zip(exact, most, strict=True)]

@@ -38,6 +38,8 @@ def problems(draw, name):
     width = st.one_of(st.integers(1, 5), st.integers(1, 20), st.sampled_from([8, 16, 32]))
     widths = {name: draw(width) for name in ("hidden", "in_features", "out_features")}
     widths |= {"dim": draw(st.integers(1, 4)), "columns": widths["out_features"]}
+    widths |= {"modes": draw(width), "width": draw(width)}
+    widths["points"] = max(2, widths["modes"] + draw(st.integers(0, 40)))
     problem = case.problem(draw(graphs()), seed=draw(st.integers(0, 2**32)), **widths)
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     layout = draw(st.sampled_from([np.array, *LAYOUTS.values()]))

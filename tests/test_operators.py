@@ -38,7 +38,8 @@ def test_signature(name):
     parameters = inspect.signature(op).parameters
     assert list(parameters) == [*op.signature.positional, *op.signature.options]
     for i in op.signature.inputs.values():
-        assert parameters[i.name].annotation == ", ".join(size.text for size in i.shape)
+        shown = [", ".join(size.text for size in form) for form in i.forms]
+        assert parameters[i.name].annotation == " | ".join(shown)
     for option in op.signature.options.values():
         assert parameters[option.name].kind is inspect.Parameter.KEYWORD_ONLY
 

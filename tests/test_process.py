@@ -117,7 +117,8 @@ def test_memory_error_at_any_allocation(name, size):
     """,
         MALLOC_MMAP_THRESHOLD_="16384",
     )
-    assert int(said) > 0 or size == "wide"  # there the point is to survive
+    has_rows = "num_" in representative(name).problem().rows("y")
+    assert int(said) > 0 or size == "wide" or not has_rows  # there the point is to survive
 
 
 @pytest.mark.bare

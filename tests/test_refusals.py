@@ -33,7 +33,7 @@ def test_shapes_belong_together(case):
     for name in problem.names("double_backward"):
         if problem.arrays[name] is None:
             continue
-        for _, changed in other_lengths(problem.arrays[name]):
+        for *_, changed in other_lengths(problem.arrays[name]):
             with pytest.raises(ValueError, match="expected shape"):
                 problem.having(**{name: changed}).run("double_backward")
 

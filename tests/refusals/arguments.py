@@ -88,9 +88,10 @@ def _options(problem, phase):
             message = rf"^{caller}: {option.name}: expected this option, it has no default"
             call = _call(problem, phase, arguments, rest)
             yield Refusal(f"no {option.name}", caller, call, TypeError, message)
-            cause, message = f"another {option.name}", r"expected shape \(.+\).*, got \(.+\)"
-            other = {option.name: problem.options[option.name] + 7}
-            yield refusal(cause, problem, phase, r"\w+", ValueError, message, **other)
+            if phase in ("backward", "double_backward") or _in_inputs(op, option.name):
+                cause, message = f"another {option.name}", r"expected shape \(.+\).*, got \(.+\)"
+                other = {option.name: problem.options[option.name] + 7}
+                yield refusal(cause, problem, phase, r"\w+", ValueError, message, **other)
             for cause, (value, error, message) in NO_SIZES.items():
                 wrong = {option.name: value}
                 message = f"expected {message}"
@@ -100,3 +101,9 @@ def _options(problem, phase):
                 wrong = {option.name: value}
                 message = rf"expected one of \(.+\), got {re.escape(repr(value))}"
                 yield refusal(cause, problem, phase, option.name, error, message, **wrong)
+
+
+def _in_inputs(op, size):
+    """Whether the inputs contradict another value of an option."""
+    shapes = [i.shape for i in op.signature.inputs.values()]
+    return any(size in axis.names for shape in shapes for axis in shape)

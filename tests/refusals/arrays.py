@@ -61,12 +61,20 @@ def _types(problem, phase, name):
 def _shapes(problem, phase, name):
     array = problem.arrays[name]
     label = "t" + name[1:] if phase == "jvp" else name
-    for cause, changed in ("rank up", array[None]), ("rank down", np.asarray(array[0])):
+    inputs = problem.op.signature.inputs
+    owner = inputs.get(name) or inputs.get(name[1:])
+    forms = owner.forms if owner else ()
+    down = np.asarray(array[0])
+    if any(len(form) == down.ndim for form in forms):
+        down = np.asarray(down[0])
+    for cause, changed in ("rank up", array[None]), ("rank down", down):
         came = re.escape(str(changed.shape))
         message = rf"expected shape \(.+\), got {came}"
         changed = problem.having(**{name: changed})
         yield refusal(cause, changed, phase, label, ValueError, message)
-    for cause, changed in other_lengths(array):
+    for axis, cause, changed in other_lengths(array):
+        if phase == "forward" and _free(problem, name, axis):
+            continue
         came = re.escape(str(changed.shape))
         changed = problem.having(**{name: changed})
         if phase == "forward":
@@ -78,8 +86,17 @@ def _shapes(problem, phase, name):
             yield refusal(cause, changed, phase, label, ValueError, message)
 
 
+def _free(problem, name, axis):
+    """Whether no other array or option of the operator has the size of an axis."""
+    signature = problem.op.signature
+    shapes = [i.shape for i in signature.inputs.values()] + [signature.output]
+    sizes = [size.names for shape in shapes for size in shape]
+    own = signature.inputs[name].shape[axis].names
+    return sum(bool(own & names) for names in sizes) == 1 and not own & signature.options.keys()
+
+
 def other_lengths(array):
     """The array with one of its axes shorter or longer by 1."""
     for axis in range(array.ndim):
-        yield f"axis {axis} shorter", np.delete(array, 0, axis)
-        yield f"axis {axis} longer", np.insert(array, 0, 0, axis)
+        yield axis, f"axis {axis} shorter", np.delete(array, 0, axis)
+        yield axis, f"axis {axis} longer", np.insert(array, 0, 0, axis)

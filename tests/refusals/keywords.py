@@ -27,7 +27,7 @@ def _wanted(problem, phase):
         ("string", first, TypeError, "expected a collection of names, got str"),
         ("number", 1, TypeError, "expected a collection of names, got int"),
         ("boolean", True, TypeError, "expected a collection of names, got bool"),
-        ("unknown name", ["x", first], ValueError, f"expected names among {names}, got 'x'"),
+        ("unknown name", ["?", first], ValueError, rf"expected names among {names}, got '\?'"),
         ("gradient", ["g" + first], ValueError, f"expected names among {names}, got 'g{first}'"),
         ("index", [0], ValueError, f"expected names among {names}, got 0"),
     ):
@@ -85,7 +85,7 @@ def _outputs(problem, phase):
 
 def _lists(problem, phase, results, names):
     """What is wrong with the entries of `out` together."""
-    first, second, *rest = results
+    first, second, *_ = *results, None
     listed = f"expected one entry for each of {', '.join(names)}, got"
     for cause, out, error, message in (
         ("array", first, TypeError, "expected a tuple of arrays or None, got numpy.ndarray"),
@@ -95,15 +95,17 @@ def _lists(problem, phase, results, names):
     ):
         yield refusal(f"out: {cause}", problem, phase, "out", error, message, out=out)
 
+    if second is None:
+        return
     memory = np.zeros(first.size + second.size - 1)
     out = [
         memory[: first.size].reshape(first.shape),
         memory[first.size - 1 :].reshape(second.shape),
-        *[None] * len(rest),
+        *[None] * (len(results) - 2),
     ]
     label, message = f"out: {names[1]}", "expected memory of its own, got some of another entry"
     yield refusal("out: overlap", problem, phase, label, ValueError, message, out=out)
-    out, wanted = [first, None, *[None] * len(rest)], [names[1][1:]]
+    out, wanted = [first, *[None] * (len(results) - 1)], [names[1][1:]]
     label, message = f"out: {names[0]}", "expected None, its gradient is not wanted"
     keywords = {"out": out, "wanted": wanted}
     yield refusal("out: not wanted", problem, phase, label, ValueError, message, **keywords)

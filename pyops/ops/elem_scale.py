@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+from .._arrays import Array
+from .._operator import Operator
+
+
+@Operator
+def elem_scale(
+    x: Annotated[Array, "num_samples, width"],
+    scale: Annotated[Array, "width"],
+) -> Annotated[Array, "num_samples, width"]:
+    r"""Features scaled one by one, in all samples alike.
+
+    .. math:: y_{si} = c_i x_{si}
+
+    Parameters
+    ----------
+    x : array, shape (num_samples, width)
+        Features of the samples.
+    scale : array, shape (width,)
+        Factors c.
+
+    Returns
+    -------
+    array, shape (num_samples, width)
+
+    References
+    ----------
+    The spectral weights of the neural operators of the Fortran library athena.
+    """

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+from .._arrays import Array
+from .._operator import Operator
+
+
+@Operator
+def lno_decode(
+    x: Annotated[Array, "num_samples, modes"],
+    poles: Annotated[Array, "modes"],
+    *,
+    points: int,
+) -> Annotated[Array, "num_samples, points"]:
+    r"""Sums of decaying exponentials on [0, 1], the transpose of `lno_encode`.
+
+    .. math:: u_{sj} = \sum_m e^{-\mu_m t_j} x_{sm}, \qquad t_j = j / (n - 1)
+
+    Parameters
+    ----------
+    x : array, shape (num_samples, modes)
+        Weights of the exponentials.
+    poles : array, shape (modes,)
+        Rates of decay mu.
+    points : int
+        The number n of equidistant points t; a single point is t = 0.
+
+    Returns
+    -------
+    array, shape (num_samples, points)
+
+    References
+    ----------
+    Cao, Goswami and Karniadakis, Laplace neural operator for solving differential equations,
+    arXiv:2303.10528; this real form is that of the Fortran library athena.
+    """

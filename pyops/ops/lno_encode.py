@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+from .._arrays import Array
+from .._operator import Operator
+
+
+@Operator
+def lno_encode(
+    u: Annotated[Array, "num_samples, points"],
+    poles: Annotated[Array, "modes"],
+) -> Annotated[Array, "num_samples, modes"]:
+    r"""Laplace transform of functions on [0, 1], the encoder of a Laplace neural operator.
+
+    .. math:: y_{sm} = \sum_j e^{-\mu_m t_j} u_{sj}, \qquad t_j = j / (n - 1)
+
+    Parameters
+    ----------
+    u : array, shape (num_samples, points)
+        Functions by their values at n equidistant points t; a single point is t = 0.
+    poles : array, shape (modes,)
+        Rates of decay mu.
+
+    Returns
+    -------
+    array, shape (num_samples, modes)
+
+    References
+    ----------
+    Cao, Goswami and Karniadakis, Laplace neural operator for solving differential equations,
+    arXiv:2303.10528; this real form is that of the Fortran library athena.
+    """

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import functools
+from typing import Annotated
+
+from .._arrays import Array
+from .._operator import Operator
+
+
+@functools.partial(Operator, at_most={"modes": "points"})
+def orthonormalize(
+    basis: Annotated[Array, "points, modes"],
+) -> Annotated[Array, "points, modes"]:
+    r"""Orthonormal columns that span what the columns of a basis span, one after the other.
+
+    .. math:: B = Q R
+
+    R is upper triangular with a positive diagonal, as in the Gram-Schmidt process. A column of B
+    that depends on those before it, up to rounding, has a zero column in Q, and its gradients are
+    zero.
+
+    Parameters
+    ----------
+    basis : array, shape (points, modes)
+        Basis B, with at most as many columns as rows. Of a packed block
+        `pyops.blocks.unpack_basis` makes one.
+
+    Returns
+    -------
+    array, shape (points, modes)
+        Q.
+
+    References
+    ----------
+    Giraud, Langou and Rozloznik, The loss of orthogonality in the Gram-Schmidt orthogonalization
+    process, Computers & Mathematics with Applications 50 (2005).
+    """
