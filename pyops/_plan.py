@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import VARIANTS, check_array, check_size
-from ._signature import Option, Shape, Signature, Size, show_shape
+from ._signature import ANY, Option, Shape, Signature, Size, show_shape
 from .graph import Graph
 
 Kernel = Callable[..., int]
@@ -47,6 +47,8 @@ class Plan:
     order: Callable[[Sequence[Any]], tuple[Any, ...]]
     """Brings constants, threads, accumulate, indices, inputs, zeros, outputs into the order of
     the kernel's arguments."""
+    fill: float | None = None
+    """What the outputs are where there are no elements to compute them from."""
 
 
 def make_plan(
@@ -64,7 +66,7 @@ def make_plan(
     codes, known = _check_options(caller, signature.options, options)
     if graph is not None:
         known.update(graph._sizes()._asdict())
-    dtype = _check_arrays(caller, slots, arrays)
+    dtype = check_arrays(caller, slots, arrays)
     _solve(signature, caller, slots, arrays, options, known)
     for role, mask in (("input", "present"), ("cotangent", "given")):
         held = [a is not None for s, a in zip(slots, arrays, strict=True) if s.role == role]
@@ -122,7 +124,7 @@ def _check_options(
     return codes, sizes
 
 
-def _check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> np.dtype[Any]:
+def check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> np.dtype[Any]:
     """The one dtype of all arrays given, in native byte order."""
     first = ""
     dtype: np.dtype[Any] | None = None
@@ -133,7 +135,7 @@ def _check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> 
                 raise TypeError(f"{label}: expected a NumPy array, got None")
             continue
         check_array(label, array)
-        if len(slot.shape) != array.ndim:
+        if len(slot.shape) != array.ndim and slot.shape is not ANY:
             raise ValueError(
                 f"{label}: expected shape {show_shape(slot.shape, {})}, got {array.shape}"
             )

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import pyops
-from pyops._operator import OPERATORS
 
-from .cases import PHASES, representative, variants
+from .cases import OPERATORS, PHASES, representative, variants
 from .compare import assert_same
 from .graphs import shared
 
