@@ -76,6 +76,7 @@ def plan_call(
         "parts": layout.parts,
         "code": CODES[function],
         "operation": OPERATIONS[operation],
+        "present": sum(1 << i for i, name in enumerate(arrays) if name in reads),
         "wanted": wanted,
         "given": given,
         "constant": constant,

@@ -159,7 +159,6 @@ def bandwidth_lines(threads):
 
 def measure(lines, rounds):
     """Time all libraries of each line in turn."""
-    done = []
     for line in lines:
         counts = {}
         for name, call in line.calls.items():
@@ -170,8 +169,7 @@ def measure(lines, rounds):
             for name in random.sample(list(line.calls), len(line.calls)):
                 line.seconds[name].append(timed(line.calls[name], counts[name]))
         line.calls = {}
-        done.append(line)
-    return done
+        yield line
 
 
 def timed(call, count):
@@ -181,14 +179,12 @@ def timed(call, count):
     return (time.perf_counter() - start) / count
 
 
-def table(lines):
-    peers = [p for p in ("NumPy", "torch", "Aidge") if any(p in line.seconds for line in lines)]
-    rows = [["call", "threads", "pyops", *peers]]
-    for line in lines:
-        row = [line.title, str(line.threads), f"{1e3 * median(line.seconds['pyops']):.3g} ms"]
-        row += [f"{line.ratio(p):.3g}x" if p in line.seconds else "" for p in peers]
-        rows.append(row)
-    return rows
+PEERS = "NumPy", "torch", "Aidge", "triad"
+
+
+def cells(line):
+    row = [line.title, str(line.threads), f"{1e3 * median(line.seconds['pyops']):.3g} ms"]
+    return row + [f"{line.ratio(p):.3g}x" if p in line.seconds else "" for p in PEERS]
 
 
 def main():
@@ -214,10 +210,9 @@ def main():
         "reductions": lambda: reduction_lines(torch, options.threads),
     }
     for name in options.only:
-        lines = measure(groups[name](), options.rounds)
-        for row in table(lines):
-            print(" | ".join(row), flush=True)
-        for line in lines:
+        print("| call | threads | pyops | " + " | ".join(PEERS) + " |")
+        for line in measure(groups[name](), options.rounds):
+            print("| " + " | ".join(cells(line)) + " |", flush=True)
             if line.bytes:
                 share = 2 / 2 * line.bytes / (3 * 4 * np.prod(LARGE)) / (1 / line.ratio("triad"))
                 print(f"{line.title}: {100 * share:.0f} % of the triad's bandwidth")
