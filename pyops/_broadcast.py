@@ -17,8 +17,10 @@ Strides: TypeAlias = tuple[int, ...]
 
 PART = 2**16
 """Elements that a part should have."""
-COLUMNS = 4096
+COLUMNS = 2**15
 """Fewest elements in a row of parts where the innermost axis is cut."""
+ENOUGH = 16
+"""Parts that are enough not to look at axes further inside."""
 JOINED = 64
 """Most parts whose sums are joined, and how many elements there are at least to a sum of one."""
 
@@ -138,4 +140,6 @@ def _cut(axes: Sequence[tuple[int, ...]], wanted: Sequence[int]) -> tuple[int, i
             parts = min(parts, JOINED, max(1, total // (JOINED * sums)))
         if parts > most:
             best, most = number, parts
+        if most >= ENOUGH:
+            break
     return best, most

@@ -6,6 +6,7 @@
 import argparse
 import os
 import random
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -157,9 +158,11 @@ def bandwidth_lines(threads):
         yield line
 
 
-def measure(lines, rounds):
+def measure(lines, rounds, match=""):
     """Time all libraries of each line in turn."""
     for line in lines:
+        if not re.search(match, line.title):
+            continue
         counts = {}
         for name, call in line.calls.items():
             call()
@@ -194,6 +197,7 @@ def main():
     parser.add_argument(
         "--only", nargs="+", default=["bandwidth", "binary", "functions", "reductions"]
     )
+    parser.add_argument("--match", default="", help="a regular expression for the titles")
     options = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-options.threads :])
     try:
@@ -211,7 +215,7 @@ def main():
     }
     for name in options.only:
         print("| call | threads | pyops | " + " | ".join(PEERS) + " |")
-        for line in measure(groups[name](), options.rounds):
+        for line in measure(groups[name](), options.rounds, options.match):
             print("| " + " | ".join(cells(line)) + " |", flush=True)
             if line.bytes:
                 share = 2 / 2 * line.bytes / (3 * 4 * np.prod(LARGE)) / (1 / line.ratio("triad"))
