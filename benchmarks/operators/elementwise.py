@@ -1,6 +1,6 @@
-"""Elementwise operators beside NumPy, torch and Aidge, in one process, with fresh outputs.
+"""Elementwise operators beside NumPy, torch and Aidge, all in this process, fresh outputs for all.
 
-`python -m benchmarks.operators.elementwise` prints the tables; `./run bench` has them too.
+`python -m benchmarks.operators.elementwise` prints the table alone.
 """
 
 import argparse
@@ -8,16 +8,24 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
+from typing import Any
 
 import numpy as np
 
 import pyops
+from pyops._functions import PUBLIC
 
+BURST, LONG = 0.02, 1.0
+PEERS = ("NumPy", "torch", "Aidge", "triad")
+PREAMBLE = """\
+One call by pyops, and how many times its time the others take (median of the ratios within a
+round). Outputs are new arrays on all sides, except beside the triad (a + b of the same size, by
+pyops), where they are given."""
 M = 10**6
-BURST = 0.02
 LARGE = (8000, 4000)
 PAIRS = (
     *[((n,), (n,)) for n in (M, 4 * M, 30 * M)],
@@ -34,192 +42,210 @@ PAIRS = (
     ((300, 1, 3), (1, 4000, 3)),
     ((100, 1, 100, 1), (100, 1, 100)),
 )
-SHAPES = ((1000, 1000), (30 * M,), (M, 3), (3, M), (100, 100, 100))
-AXES = (0, 1, -1, None)
+REDUCED = ((1000, 1000), (30 * M,), (M, 3), (3, M), (100, 100, 100))
+TORCH_NAMES = {"power": "pow", "leaky_relu": "leaky_relu", "softplus": "softplus"}
 
 
 @dataclass
 class Line:
-    """One call by each library."""
+    """One call by each library; `moved` counts the bytes read and written."""
 
     title: str
     threads: int
-    calls: dict[str, Callable[[], object]]
+    calls: dict[str, Callable[[], object]] = field(repr=False)
+    moved: int = 0
     seconds: dict[str, list[float]] = field(default_factory=dict)
-    bytes: int = 0
 
     def ratio(self, library: str) -> float:
         pairs = zip(self.seconds[library], self.seconds["pyops"], strict=True)
         return median(theirs / ours for theirs, ours in pairs)
 
+    def cells(self) -> list[str]:
+        ratios = [f"{self.ratio(peer):.3g}x" if peer in self.seconds else "" for peer in PEERS]
+        if self.moved:
+            triad = 12 * np.prod(LARGE)
+            ratios[-1] = f"{100 * self.ratio('triad') * self.moved / triad:.0f} % of its rate"
+        return [
+            self.title,
+            str(self.threads),
+            f"{1e3 * median(self.seconds['pyops']):.3g} ms",
+            *ratios,
+        ]
 
-def drawn(shape, seed=0):
+
+def drawn(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     values = np.random.default_rng(seed).random(shape, np.float32)
     return np.asarray(0.1 + 0.8 * values, np.float32)
 
 
-def summed_to(array, shape):
-    axes = tuple(range(array.ndim - len(shape)))
-    array = array.sum(axes) if axes else array
+def summed_to(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The sum over the axes along which a shape was broadcast."""
+    if axes := tuple(range(array.ndim - len(shape))):
+        array = array.sum(axes)
     axes = tuple(i for i, n in enumerate(shape) if n == 1 and array.shape[i] > 1)
     return array.sum(axes, keepdims=True) if axes else array
 
 
-def binary_lines(torch, threads):
-    """multiply, forward and backward, for all pairs of shapes."""
+def in_numpy(a, b, g):
+    return summed_to(g * b, a.shape), summed_to(g * a, b.shape)
+
+
+def in_aidge(aidge, a, b, g):
+    """The scheduler's step back through a graph of one Mul."""
+    nodes = [aidge.Producer(aidge.Tensor(x), name) for x, name in ((a, "a"), (b, "b"))]
+    product, graph = aidge.Mul("product"), aidge.GraphView()
+    for place, node in enumerate(nodes):
+        node.add_child(product, 0, place)
+        graph.add(node)
+    graph.add(product)
+    graph.set_backend("cpu")
+    graph.set_datatype(aidge.dtype.float32)
+    graph.forward_dims()
+    scheduler = aidge.SequentialScheduler(graph)
+    scheduler.forward()
+    product.get_operator().get_output(0).grad.copy_from(aidge.Tensor(g))
+    return scheduler.backward
+
+
+def against_triad(libraries: dict[str, Any], threads: int) -> Iterator[Line]:
+    a, g, out = drawn(LARGE), drawn(LARGE, 1), np.empty(LARGE, np.float32)
+    shapes = {"same": LARGE, "row": (1, LARGE[1]), "column": (LARGE[0], 1), "scalar": (1, 1)}
+    for name, shape in shapes.items():
+        b = drawn(shape, 2)
+        given = np.empty_like(a), np.empty_like(b)
+        calls = {
+            "pyops": partial(pyops.multiply.backward, a, b, g, out=given),
+            "triad": partial(pyops.add, a, g, out=out),
+        }
+        if aidge := libraries.get("aidge"):
+            calls["Aidge"] = in_aidge(aidge, a, b, g)
+        moved = 3 * a.nbytes + 2 * b.nbytes
+        yield Line(f"multiply backward, {LARGE} by {name}, given arrays", threads, calls, moved)
+
+
+def of_pairs(libraries: dict[str, Any], threads: int) -> Iterator[Line]:
     for shapes in PAIRS:
         a, b = (drawn(shape, seed) for seed, shape in enumerate(shapes))
         g = drawn(np.broadcast_shapes(*shapes), 2)
-        title = " and ".join(str(shape) for shape in shapes)
-        forward = {"pyops": lambda a=a, b=b: pyops.multiply(a, b)}
-        forward["NumPy"] = lambda a=a, b=b: np.multiply(a, b)
-        backward = {"pyops": lambda a=a, b=b, g=g: pyops.multiply.backward(a, b, g)}
-        backward["NumPy"] = lambda a=a, b=b, g=g: (
-            summed_to(g * b, a.shape),
-            summed_to(g * a, b.shape),
-        )
-        if torch:
+        title = " by ".join(map(str, shapes))
+        forward = {"pyops": partial(pyops.multiply, a, b), "NumPy": partial(np.multiply, a, b)}
+        backward = {
+            "pyops": partial(pyops.multiply.backward, a, b, g),
+            "NumPy": partial(in_numpy, a, b, g),
+        }
+        if torch := libraries.get("torch"):
             x, y, z = (torch.from_numpy(array) for array in (a, b, g))
-            forward["torch"] = lambda x=x, y=y: x * y
+            forward["torch"] = partial(torch.mul, x, y)
             leaves = [x.clone().requires_grad_(), y.clone().requires_grad_()]
-            product = leaves[0] * leaves[1]
-            backward["torch"] = lambda p=product, leaves=leaves, z=z: torch.autograd.grad(
-                p, leaves, z, retain_graph=True
+            backward["torch"] = partial(
+                torch.autograd.grad, leaves[0] * leaves[1], leaves, z, retain_graph=True
             )
         yield Line(f"multiply, {title}", threads, forward)
         yield Line(f"multiply backward, {title}", threads, backward)
 
 
-NOT_IN_NUMPY = "relu", "leaky_relu", "sigmoid", "softplus", "erf"
-TORCH_NAMES = {
-    "maximum": "maximum",
-    "power": "pow",
-    "leaky_relu": "nn.functional.leaky_relu",
-    "softplus": "nn.functional.softplus",
-}
-
-
-def function_lines(torch, threads):
-    """Every function at one size, and the derivative of the unary ones."""
-    from pyops._functions import PUBLIC
-
+def of_functions(libraries: dict[str, Any], threads: int) -> Iterator[Line]:
     for function in PUBLIC:
         inputs = [drawn((1000, 1000), seed) for seed in range(function.arity)]
-        op = getattr(pyops, function.name)
-        calls = {"pyops": lambda op=op, inputs=inputs: op(*inputs)}
+        calls = {"pyops": partial(getattr(pyops, function.name), *inputs)}
         if hasattr(np, function.name):
-            theirs = getattr(np, function.name)
-            calls["NumPy"] = lambda theirs=theirs, inputs=inputs: theirs(*inputs)
-        if torch:
-            theirs = torch
-            for part in TORCH_NAMES.get(function.name, function.name).split("."):
-                theirs = getattr(theirs, part)
-            tensors = [torch.from_numpy(x) for x in inputs]
-            calls["torch"] = lambda theirs=theirs, tensors=tensors: theirs(*tensors)
+            calls["NumPy"] = partial(getattr(np, function.name), *inputs)
+        if torch := libraries.get("torch"):
+            name = TORCH_NAMES.get(function.name, function.name)
+            theirs = getattr(torch, name, None) or getattr(torch.nn.functional, name)
+            calls["torch"] = partial(theirs, *map(torch.from_numpy, inputs))
         yield Line(f"{function.name}, (1000, 1000)", threads, calls)
 
 
-def reduction_lines(torch, threads):
-    for shape in SHAPES:
+def of_reductions(libraries: dict[str, Any], threads: int) -> Iterator[Line]:
+    for shape in REDUCED:
         x = drawn(shape)
-        tensor = torch.from_numpy(x) if torch else None
-        for axis in AXES[: len(shape)] if len(shape) < 3 else AXES:
+        for axis in (*range(x.ndim), None)[-3:]:
             for name in "sum", "max":
                 calls = {
-                    "pyops": lambda x=x, axis=axis, op=getattr(pyops, name): op(x, axis=axis),
-                    "NumPy": lambda x=x, axis=axis, op=getattr(np, name): op(x, axis=axis),
+                    "pyops": partial(getattr(pyops, name), x, axis=axis),
+                    "NumPy": partial(getattr(np, name), x, axis=axis),
                 }
-                if torch:
-                    op = torch.sum if name == "sum" else torch.amax
-                    dim = range(x.ndim) if axis is None else axis
-                    dim = tuple(dim) if axis is None else dim
-                    calls["torch"] = lambda t=tensor, dim=dim, op=op: op(t, dim=dim)
+                if torch := libraries.get("torch"):
+                    theirs = {"sum": torch.sum, "max": torch.amax}[name]
+                    axes = tuple(range(x.ndim)) if axis is None else axis
+                    calls["torch"] = partial(theirs, torch.from_numpy(x), dim=axes)
                 yield Line(f"{name} over {axis}, {shape}", threads, calls)
 
 
-def bandwidth_lines(threads):
-    """multiply backward into given arrays, beside a triad of the same size."""
-    a, g, out = drawn(LARGE), drawn(LARGE, 1), np.empty(LARGE, np.float32)
-    triad = lambda: pyops.add(a, g, out=out)  # noqa: E731
-    for title, shape in {
-        "same": LARGE,
-        "row": LARGE[1:],
-        "column": (LARGE[0], 1),
-        "scalar": (),
-    }.items():
-        b = drawn(shape, 2)
-        outs = np.empty_like(a), np.empty_like(b)
-        line = Line(f"multiply backward {LARGE}, {title}", threads, {})
-        line.calls = {
-            "pyops": lambda b=b, outs=outs: pyops.multiply.backward(a, b, g, out=outs),
-            "triad": triad,
-        }
-        line.bytes = 3 * a.nbytes + 2 * b.nbytes
-        yield line
+PARTS = against_triad, of_pairs, of_functions, of_reductions
 
 
-def measure(lines, rounds, match=""):
-    """Time all libraries of each line in turn."""
-    for line in lines:
-        if not re.search(match, line.title):
-            continue
-        counts = {}
-        for name, call in line.calls.items():
-            call()
-            counts[name] = max(1, round(BURST / max(timed(call, 1), 1e-9)))
-            line.seconds[name] = []
-        for _ in range(rounds):
-            for name in random.sample(list(line.calls), len(line.calls)):
-                line.seconds[name].append(timed(line.calls[name], counts[name]))
-        line.calls = {}
-        yield line
+def peers() -> dict[str, Any]:
+    """The libraries that are installed."""
+    found = {}
+    try:
+        import torch
+
+        found["torch"] = torch
+    except ModuleNotFoundError:
+        pass
+    try:
+        import aidge_backend_cpu  # noqa: F401
+        import aidge_core
+
+        found["aidge"] = aidge_core
+    except ModuleNotFoundError:
+        pass
+    return found
 
 
-def timed(call, count):
+def measure(threads: list[int], rounds: int, match: str = "") -> Iterator[Line]:
+    """All lines whose titles match, each library called in turn, in a random order."""
+    libraries = peers()
+    cores = os.sched_getaffinity(0)
+    for count in threads:
+        os.sched_setaffinity(0, sorted(cores)[-count:])
+        pyops.set_num_threads(count)
+        if "torch" in libraries:
+            libraries["torch"].set_num_threads(count)
+        for line in (line for part in PARTS for line in part(libraries, count)):
+            if re.search(match, line.title):
+                timed(line, rounds)
+                yield line
+    os.sched_setaffinity(0, cores)
+    pyops.set_num_threads(None)
+
+
+def timed(line: Line, rounds: int) -> None:
+    """Calls longer than LONG are made once: those are not what the table is about."""
+    once = {name: seconds(call, 1) for name, call in line.calls.items()}
+    for name, call in line.calls.items():
+        if once[name] < LONG:
+            once[name] = seconds(call, 1)  # without what only the first one takes
+    for _ in range(rounds):
+        for name in random.sample(list(line.calls), len(line.calls)):
+            count = max(1, round(BURST / once[name]))
+            taken = seconds(line.calls[name], count) if once[name] < LONG else once[name]
+            line.seconds.setdefault(name, []).append(taken)
+    line.calls = {}
+
+
+def seconds(call: Callable[[], object], count: int) -> float:
     start = time.perf_counter()
     for _ in range(count):
         call()
     return (time.perf_counter() - start) / count
 
 
-PEERS = "NumPy", "torch", "Aidge", "triad"
+HEAD = ["call", "threads", "pyops", *PEERS]
 
 
-def cells(line):
-    row = [line.title, str(line.threads), f"{1e3 * median(line.seconds['pyops']):.3g} ms"]
-    return row + [f"{line.ratio(p):.3g}x" if p in line.seconds else "" for p in PEERS]
-
-
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operators.elementwise")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument(
-        "--only", nargs="+", default=["bandwidth", "binary", "functions", "reductions"]
-    )
+    parser.add_argument("--threads", nargs="+", type=int, default=[1])
     parser.add_argument("--match", default="", help="a regular expression for the titles")
     options = parser.parse_args()
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-options.threads :])
-    try:
-        import torch
-
-        torch.set_num_threads(options.threads)
-    except ModuleNotFoundError:
-        torch = None
-    pyops.set_num_threads(options.threads)
-    groups = {
-        "bandwidth": lambda: bandwidth_lines(options.threads),
-        "binary": lambda: binary_lines(torch, options.threads),
-        "functions": lambda: function_lines(torch, options.threads),
-        "reductions": lambda: reduction_lines(torch, options.threads),
-    }
-    for name in options.only:
-        print("| call | threads | pyops | " + " | ".join(PEERS) + " |")
-        for line in measure(groups[name](), options.rounds, options.match):
-            print("| " + " | ".join(cells(line)) + " |", flush=True)
-            if line.bytes:
-                share = 2 / 2 * line.bytes / (3 * 4 * np.prod(LARGE)) / (1 / line.ratio("triad"))
-                print(f"{line.title}: {100 * share:.0f} % of the triad's bandwidth")
+    print("|", " | ".join(HEAD), "|")
+    print("|---" * len(HEAD) + "|")
+    for line in measure(options.threads, options.rounds, options.match):
+        print("|", " | ".join(line.cells()), "|", flush=True)
 
 
 if __name__ == "__main__":
