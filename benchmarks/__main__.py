@@ -12,6 +12,7 @@ from benchmarks import machine, products, report
 from benchmarks.cases import CASES, QUICK, TINY
 from benchmarks.limits import Limits
 from benchmarks.measure import Worker, WorkerError, measure, takes_part
+from benchmarks.operators import elementwise
 from benchmarks.peers import NAMES, PEERS
 from benchmarks.row import Row
 
@@ -20,7 +21,7 @@ def arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small cases, about a minute")
-    parts = [*sorted({case.operator for case in CASES}), "products"]
+    parts = [*sorted({case.operator for case in CASES}), "elementwise", "products"]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="default: all")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="default: all")
     parser.add_argument(
@@ -98,9 +99,15 @@ def main() -> int:
     settings = {"quick": options.quick, "rounds": rounds, "threads": options.threads}
     options.output.mkdir(parents=True, exist_ok=True)
     text = report.markdown(facts, versions, rows, rates, overhead, timings)
+    if "elementwise" in options.only:
+        lines = list(elementwise.measure(options.threads, rounds))
+        table = report.table([elementwise.HEAD, *(line.cells() for line in lines)])
+        text += f"\n## Elementwise\n\n{elementwise.PREAMBLE}\n\n{table}\n"
     print("\n" + text)
     (options.output / "benchmark.md").write_text(text)
     everything = report.json_ready(facts, versions, settings, rows, rates, overhead, timings)
+    if "elementwise" in options.only:
+        everything["elementwise"] = [vars(line) for line in lines]
     (options.output / "benchmark.json").write_text(json.dumps(everything, indent=1) + "\n")
     try:
         from benchmarks.plot import draw

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from . import Graph, __version__, _kernels, get_num_threads, testing
 from ._operator import OPERATORS, Operator
+from ._signature import ANY
 
 _SIZES = {"num_src": 12, "num_dst": 10, "num_edges": 60, "columns": 3, "in_features": 5}
 _SIZES |= {"out_features": 3, "hidden": 6, "dim": 2, "num_samples": 5, "points": 9, "modes": 4}
@@ -22,12 +24,16 @@ def main() -> int:
     print(f"threads  {get_num_threads()} of {_kernels.pyops_process.available_threads()}\n")
     print(f"{'operator':16}{'phases':36}{'derivative error':>18}")
     failed = 0
-    for operator in OPERATORS.values():
+    for room in dict.fromkeys(operator.room for operator in OPERATORS.values()):
+        operators = [operator for operator in OPERATORS.values() if operator.room == room]
         try:
-            error = f"{quick_check(operator):.1e}"
+            error = f"{max(map(quick_check, operators)):.1e}"
         except AssertionError as problem:
             failed, error = failed + 1, str(problem)
-        print(f"{operator.name:16}{' '.join(operator.phases):36}{error:>18}")
+        print(f"{room:16}{' '.join(operators[0].phases):36}{error:>18}")
+        if [operator.name for operator in operators] != [room]:
+            names = " ".join(operator.name for operator in operators)
+            print(textwrap.indent(textwrap.fill(names, 68), "  "))
     return min(failed, 1)
 
 
@@ -41,9 +47,12 @@ def library() -> Path:
 
 
 def quick_check(operator: Operator) -> float:
-    """The error of the first and second derivatives on a small random graph."""
+    """The error of the first and second derivatives on small random arrays and graphs."""
     rng = np.random.default_rng(0)
     signature = operator.signature
+    if signature.output is ANY:
+        shapes = ((4, 1, 3), (5, 1)) if len(signature.inputs) == 2 else ((4, 5, 3),)
+        return testing.check_gradients(operator, *(rng.uniform(0.1, 0.9, s) for s in shapes))
     options: dict[str, Any] = {
         name: o.choices[0] if o.choices else _SIZES[name] for name, o in signature.options.items()
     }

@@ -30,11 +30,21 @@ class Operator:
         self.__signature__ = self.signature.readable()
         self.__doc__ = f"{self._usage()}\n\n{inspect.getdoc(function)}\n\n{self._derivatives()}"
         names = ("forward", "backward", "double_backward", "jvp")
-        self._phases = {name: Phase(self.signature, self.name, name) for name in names}
+        self._phases = {name: self._make_phase(name) for name in names}
         self._by_sample: Phase | None = None
         if self.signature.by_sample:
-            self._by_sample = Phase(self.signature, self.name, "backward", by_sample=True)
+            self._by_sample = Phase(
+                self.signature, self.name, "backward", self.room, by_sample=True
+            )
         OPERATORS[self.name] = self
+
+    @property
+    def room(self) -> str:
+        """The name under which its kernels, its declaration and its reference are filed."""
+        return self.name
+
+    def _make_phase(self, name: str) -> Phase:
+        return Phase(self.signature, self.name, name, self.room)
 
     @property
     def phases(self) -> tuple[str, ...]:

@@ -18,6 +18,12 @@ from .graph import Graph
 _MOST_PLANS = 1000
 
 
+def compiled(room: str, phase: str) -> dict[str, Kernel]:
+    """The compiled variants of a phase."""
+    module = getattr(_kernels, f"pyops_{room}")
+    return {v: getattr(module, f"{room}_{phase}_{v}") for v in ("r4", "r8")}
+
+
 class Phase:
     """forward, backward, double_backward, or jvp, which is a part of the third.
 
@@ -25,7 +31,7 @@ class Phase:
     """
 
     def __init__(
-        self, signature: Signature, operator: str, name: str, by_sample: bool = False
+        self, signature: Signature, operator: str, name: str, room: str, by_sample: bool = False
     ) -> None:
         self.signature, self.name = signature, name
         self.caller = operator if name == "forward" else f"{operator}.{name}"
@@ -54,13 +60,8 @@ class Phase:
         one = "y" if name == "forward" else "dgy" if name == "jvp" else None
         self.labels = {o: "out" if o == one else f"out: {o}" for o in self.outputs}
 
-        module = getattr(_kernels, f"pyops_{operator}")
-        compiled = f"{operator}_{'double_backward' if second else name}"
-        if by_sample:
-            compiled = f"{operator}_by_sample"
-        self._variants: dict[str, Kernel] = {
-            v: getattr(module, f"{compiled}_{v}") for v in ("r4", "r8")
-        }
+        kernel = "by_sample" if by_sample else "double_backward" if second else name
+        self._variants = compiled(room, kernel)
         self._plans: dict[Any, Plan] = {}
 
     def run(
@@ -72,9 +73,9 @@ class Phase:
         accumulate: bool = False,
     ) -> tuple[Array | None, ...]:
         """Check a call, run its kernel, return its outputs."""
+        given = self._readable(given)
         plan = self._plan(given, options, wanted)
-        arrays = given[1:] if self.signature.has_graph else given
-        inputs = [plain(array).T for array in arrays if array is not None]
+        inputs = self._inputs(given)
         if plan.zeros is not None:
             inputs.append(np.zeros(plan.zeros, plan.dtype).T)
         if out is not None or accumulate is not False:
@@ -84,17 +85,38 @@ class Phase:
             buffers = [None if s is None else np.empty(s, plan.dtype) for s in plan.outputs]
         else:
             buffers = buffers_for(out, plan.outputs, plan.dtype, inputs, accumulate)
+        if plan.fill is not None:
+            for buffer in buffers:
+                if buffer is not None:
+                    buffer[...] = buffer + plan.fill if accumulate else plan.fill
+            return tuple(buffers) if out is None else hand_over(buffers, out)
         values = [
             *plan.constants,
             get_num_threads(),
             accumulate,
             *(given[0]._indices(plan.indices) if plan.indices else ()),
             *inputs,
-            *[buffer.T for buffer in buffers if buffer is not None],
+            *self._outputs(buffers),
         ]
         if plan.kernel(*plan.order(values)):
             raise MemoryError(f"{self.caller}: not enough memory for the working arrays")
         return tuple(buffers) if out is None else hand_over(buffers, out)
+
+    def _readable(self, given: Sequence[Any]) -> Sequence[Any]:
+        """The arguments with arrays whose layout the kernel can take, or will be given."""
+        return given
+
+    def _inputs(self, given: Sequence[Any]) -> list[Array]:
+        """The arrays as the kernel takes them."""
+        arrays = given[1:] if self.signature.has_graph else given
+        return [plain(array).T for array in arrays if array is not None]
+
+    def _outputs(self, buffers: Sequence[Array | None]) -> list[Array]:
+        return [buffer.T for buffer in buffers if buffer is not None]
+
+    def _kind(self, array: Array) -> tuple[Any, ...]:
+        """What a plan depends on."""
+        return array.shape, array.dtype.char
 
     def _plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
@@ -120,7 +142,7 @@ class Phase:
         kinds: list[Any] = []
         for argument in given:
             if type(argument) is np.ndarray:
-                kinds.append((argument.shape, argument.dtype.char))
+                kinds.append(self._kind(argument))
             elif argument is None:
                 kinds.append(None)
             elif isinstance(argument, Graph):

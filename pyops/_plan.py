@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import VARIANTS, check_array, check_size
-from ._signature import Option, Shape, Signature, Size, show_shape
+from ._signature import ANY, Option, Shape, Signature, Size, show_shape
 from .graph import Graph
 
 Kernel = Callable[..., int]
@@ -52,6 +52,8 @@ class Plan:
     order: Callable[[Sequence[Any]], tuple[Any, ...]]
     """Brings constants, threads, accumulate, indices, inputs, zeros, outputs into the order of
     the kernel's arguments."""
+    fill: float | None = None
+    """What the outputs are where there are no elements to compute them from."""
 
 
 def make_plan(
@@ -69,7 +71,7 @@ def make_plan(
     codes, known = _check_options(caller, signature.options, options)
     if graph is not None:
         known.update(graph._sizes()._asdict())
-    dtype = _check_arrays(caller, slots, arrays)
+    dtype = check_arrays(caller, slots, arrays)
     declared = {s.name: s.shape for s in slots} | dict(outputs)
     slots, outputs, codes["packed"] = _choose_forms(signature, slots, arrays, outputs)
     _solve(signature, caller, slots, arrays, options, known)
@@ -134,7 +136,7 @@ def _check_options(
     return codes, sizes
 
 
-def _check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> np.dtype[Any]:
+def check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> np.dtype[Any]:
     """The one dtype of all arrays given, in native byte order."""
     first = ""
     dtype: np.dtype[Any] | None = None
@@ -145,7 +147,7 @@ def _check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> 
                 raise TypeError(f"{label}: expected a NumPy array, got None")
             continue
         check_array(label, array)
-        if all(len(form) != array.ndim for form in slot.forms):
+        if slot.shape is not ANY and all(len(form) != array.ndim for form in slot.forms):
             forms = " or ".join(show_shape(form, {}) for form in slot.forms)
             raise ValueError(f"{label}: expected shape {forms}, got {array.shape}")
         if dtype is None:

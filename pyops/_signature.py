@@ -35,10 +35,12 @@ class Size:
 
 
 Shape = tuple[Size, ...]
+ANY: Shape = (Size("..."),)
+"""Any shape, of any rank."""
 
 
 def parse_shape(text: str) -> Shape:
-    return tuple(Size(axis) for axis in text.split(","))
+    return ANY if text == "..." else tuple(Size(axis) for axis in text.split(","))
 
 
 def parse_forms(text: str) -> tuple[Shape, ...]:

@@ -101,8 +101,11 @@ class _Check:
                 check_array(f"check_gradients: input {i}", a)
         self.inputs = [None if a is None else a.astype(np.float64) for a in inputs[start:]]
         self.step, self.rng = step, rng
-        self.gy = rng.standard_normal(self.call(op, *self.inputs).shape)
-        self.h = [None if a is None else rng.standard_normal(a.shape) for a in self.inputs]
+        self.gy = self.random(self.call(op, *self.inputs))
+        self.h = [None if a is None else self.random(a) for a in self.inputs]
+
+    def random(self, like: Array) -> Array:
+        return np.asarray(self.rng.standard_normal(like.shape))
 
     def call(self, phase: Callable[..., Any], *arrays: Any) -> Any:
         return phase(*self.graph, *arrays, **self.options)
@@ -118,7 +121,7 @@ class _Check:
         for i, at in enumerate(self.inputs):
             if at is None:
                 continue
-            along = self.rng.standard_normal(at.shape)
+            along = self.random(at)
             tangents = [along if k == i else None for k in range(len(self.inputs))]
             dy = self.call(self.op.jvp, *self.inputs, *tangents)
             got, scale = _dot(along, gradients[i])
@@ -134,7 +137,7 @@ class _Check:
         for i, second in enumerate(seconds):
             if second is None:
                 continue
-            along = self.rng.standard_normal(second.shape)
+            along = self.random(second)
             slopes = self.slope(self.gradients, i, along)
             sums = [_dot(h, slope) for h, slope in zip(self.h, slopes, strict=True)]
             got, scale = _dot(along, second)
@@ -163,7 +166,7 @@ class _Check:
         def difference(step: float) -> list[Any]:
             ends = []
             for end in (step, -step):
-                arrays[i] = at + end * along
+                arrays[i] = np.asarray(at + end * along)
                 result = function(*arrays)
                 ends.append(result if isinstance(result, tuple) else (result,))
             return [None if p is None else (p - m) / (2 * step) for p, m in zip(*ends, strict=True)]

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from pyops import Graph
-from pyops._operator import OPERATORS, Operator
+from pyops import Graph, _operator
+from pyops._operator import Operator
 
 from .graphs import GRAPHS
 from .reference.gno_kernel import preactivations
 
 PHASES = "forward", "backward", "double_backward", "jvp"
+OPERATORS = {name: op for name, op in _operator.OPERATORS.items() if op.name == op.room}
+"""Those with a room of their own, whose declaration has shapes."""
 WIDTHS = {
     "one": {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1}
     | {"points": 2, "modes": 1, "width": 1},

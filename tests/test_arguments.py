@@ -6,9 +6,7 @@ import weakref
 import numpy as np
 import pytest
 
-from pyops._operator import OPERATORS
-
-from .cases import PHASES, VARIANTS, representative
+from .cases import OPERATORS, PHASES, VARIANTS, representative
 from .compare import assert_same
 
 every_variant = pytest.mark.parametrize("case", VARIANTS, ids=str)

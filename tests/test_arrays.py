@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from pyops._operator import OPERATORS
-
-from .cases import PHASES, representative
+from .cases import OPERATORS, PHASES, representative
 from .compare import assert_same
 from .layouts import LAYOUTS
 

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyops
-from pyops._operator import OPERATORS
 
-from .cases import PHASES, variants
+from .cases import OPERATORS, PHASES, variants
 from .graphs import shared
 from .layouts import LAYOUTS
 from .reference import reference

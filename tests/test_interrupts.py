@@ -4,14 +4,14 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 import pyops
-from pyops._operator import OPERATORS
 
-from .cases import PHASES, representative, variants
+from .cases import OPERATORS, PHASES, representative, variants
 from .compare import assert_same
 from .graphs import shared
 
@@ -107,3 +107,14 @@ def test_interrupt_while_a_graph_is_packed():
     graph = pyops.Graph(entries, entries[::-1])
     promised = 2 * PROMISED  # NumPy's part of it answers at its end
     assert quickest(lambda: graph._indices(("in_edges", "out_edges")), promised) < promised
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(2**17, 2**17), (2**34,), (2**32, 4)])
+def test_interrupt_of_sums(shape, threads):
+    """Few parts, as all of them add to one number."""
+    pyops.set_num_threads(threads)
+    x = np.broadcast_to(np.float64(0.5), shape)
+    one = np.ones((1,) * len(shape))
+    call = partial(pyops.power.backward, x, one, x, wanted=["x2"])
+    assert quickest(call, PROMISED) < PROMISED

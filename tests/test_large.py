@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import pyops
-from pyops._operator import OPERATORS
 
-from .cases import Case
+from .cases import OPERATORS, Case
 from .compare import assert_close
 from .programs import run
 

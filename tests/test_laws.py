@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import pyops
-from pyops._operator import OPERATORS
 
-from .cases import PHASES, VARIANTS
+from .cases import OPERATORS, PHASES, VARIANTS
 from .compare import assert_close, assert_same
 from .graphs import drawn
 

@@ -9,9 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyops._operator import OPERATORS
-
-from .cases import PHASES, representative
+from .cases import OPERATORS, PHASES, representative
 from .compare import assert_same
 
 every_operator = pytest.mark.parametrize("name", OPERATORS)

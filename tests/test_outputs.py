@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from pyops._operator import OPERATORS
-
-from .cases import CASES, PHASES, representative
+from .cases import CASES, OPERATORS, PHASES, representative
 from .compare import assert_close, assert_same
 from .graphs import drawn
 from .layouts import LAYOUTS, strided

@@ -5,9 +5,8 @@ from collections import Counter
 import pytest
 
 import pyops
-from pyops._operator import OPERATORS
 
-from .cases import VARIANTS
+from .cases import OPERATORS, VARIANTS
 from .refusals import WIDTHS, refusals
 from .refusals.arrays import other_lengths
 

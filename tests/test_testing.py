@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import pyops
-from pyops._operator import OPERATORS
 from pyops.testing import check_gradients
 
-from .cases import representative
+from .cases import OPERATORS, representative
 
 
 class Wrong:

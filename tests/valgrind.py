@@ -13,9 +13,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 import pyops
-from pyops._operator import OPERATORS
 
-from .cases import PHASES, VARIANTS, representative
+from .cases import OPERATORS, PHASES, VARIANTS, representative
 from .graphs import drawn
 
 OURS = "libpyops", "_kernels"

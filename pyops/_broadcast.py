@@ -1,0 +1,145 @@
+"""How arrays that broadcast are walked: axes merged, strides, and the parts to cut them in."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ._arrays import VARIANTS, Array, plain
+
+Lengths: TypeAlias = tuple[int, ...]
+Strides: TypeAlias = tuple[int, ...]
+
+PART = 2**16
+"""Elements that a part should have."""
+COLUMNS = 2**15
+"""Fewest elements in a row of parts where the innermost axis is cut."""
+ENOUGH = 16
+"""Parts that are enough not to look at axes further inside."""
+JOINED = 64
+"""Most parts whose sums are joined, and how many elements there are at least to a sum of one."""
+
+
+class Layout(NamedTuple):
+    """The space that a kernel walks, in the form of its arguments."""
+
+    table: npt.NDArray[np.int64]
+    """Extents of the axes, then strides of each array along them; one column each."""
+    split: int
+    piece: int
+    parts: int
+    """0 if there are no elements."""
+
+
+def spread(shape: Lengths, array_shape: Lengths, strides: Strides) -> Strides:
+    """The strides of an array that is broadcast to a shape."""
+    own = (0 if n == 1 else s for n, s in zip(array_shape, strides, strict=True))
+    return (0,) * (len(shape) - len(array_shape)) + tuple(own)
+
+
+def packed(shape: Lengths) -> Strides:
+    """The strides, in elements, of a whole array in C order."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def element_strides(array: Array) -> Strides:
+    return tuple(stride // array.itemsize for stride in array.strides)
+
+
+def readable(array: Any) -> Any:
+    """The argument, copied where it is an array whose elements a kernel could not read in place."""
+    if isinstance(array, np.floating):  # NumPy makes numbers of arrays without axes
+        return np.asarray(array)
+    if not isinstance(array, np.ndarray):
+        return array
+    if type(array) is np.memmap:
+        array = array.view(np.ndarray)
+    fine = array.flags.aligned and array.dtype.isnative
+    if fine or type(array) is not np.ndarray or array.dtype.char not in VARIANTS:
+        return array
+    return plain(array)
+
+
+def flat(array: Array) -> Array:
+    """The memory of an array in one dimension, from its lowest address on."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1)
+    if array.size == 0:
+        return np.empty(0, array.dtype)
+    upwards = array[tuple(slice(None, None, -1 if s < 0 else 1) for s in array.strides)]
+    reach = sum((n - 1) * s for n, s in zip(upwards.shape, upwards.strides, strict=True))
+    length = reach // array.itemsize + 1
+    return np.lib.stride_tricks.as_strided(upwards, (length,), (array.itemsize,))
+
+
+def broadcast(caller: str, inputs: Mapping[str, Array]) -> Lengths:
+    """The shape that the inputs have together."""
+    shape: Lengths = ()
+    first = ""
+    for name, array in inputs.items():
+        try:
+            shape = np.broadcast_shapes(shape, array.shape)
+        except ValueError:
+            raise ValueError(
+                f"{caller}: {name}: expected a shape that broadcasts with {shape} of {first}, "
+                f"got {array.shape}"
+            ) from None
+        first = first or name
+    return shape
+
+
+@functools.lru_cache(maxsize=1000)
+def make_layout(shape: Lengths, arrays: tuple[Strides | None, ...], results: int) -> Layout:
+    """The layout of a space for arrays with strides; None for one that is not there.
+
+    The last so many of the arrays are results, which are summed along axes of stride 0.
+    """
+    axes = _merge(shape, [strides or (0,) * len(shape) for strides in arrays])
+    wanted = [i for i in range(len(arrays) - results, len(arrays)) if arrays[i] is not None]
+    if 0 in shape:
+        return Layout(np.zeros((1, 1), np.int64), 1, 1, 0)
+    split, parts = _cut(axes, wanted)
+    extent = axes[split][0]
+    piece = -(-extent // parts)
+    if split == len(axes) - 1 and parts > 1:
+        piece = -(-piece // 64) * 64  # whole vectors, whole lines of the cache
+    table = np.array(axes, np.int64).T
+    return Layout(np.ascontiguousarray(table), split + 1, piece, -(-extent // piece))
+
+
+def _merge(shape: Lengths, arrays: Sequence[Strides]) -> list[tuple[int, ...]]:
+    """Extent and strides of each axis; neighbours that all arrays walk as one are merged."""
+    axes: list[tuple[int, ...]] = []
+    for extent, *strides in zip(shape, *arrays, strict=True):
+        if extent == 1:
+            continue
+        if axes and all(a == b * extent for a, b in zip(axes[-1][1:], strides, strict=True)):
+            axes[-1] = (axes[-1][0] * extent, *strides)
+        else:
+            axes.append((extent, *strides))
+    return axes or [(1, *(1 for _ in arrays))]
+
+
+def _cut(axes: Sequence[tuple[int, ...]], wanted: Sequence[int]) -> tuple[int, int]:
+    """The axis to cut, and in how many parts: as many as are wanted, if sums allow, outside in."""
+    total = math.prod(axis[0] for axis in axes)
+    best, most = 0, 1
+    for number, (extent, *strides) in enumerate(axes):
+        parts = min(extent, -(-total // PART))
+        if number == len(axes) - 1:
+            parts = min(parts, max(1, extent // COLUMNS))
+        sums = sum(
+            math.prod(axis[0] for axis in axes if axis[1 + i]) for i in wanted if not strides[i]
+        )
+        if sums:
+            parts = min(parts, JOINED, max(1, total // (JOINED * sums)))
+        if parts > most:
+            best, most = number, parts
+        if most >= ENOUGH:
+            break
+    return best, most

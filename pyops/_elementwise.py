@@ -1,0 +1,229 @@
+"""Elementwise operators with broadcasting, made from the table of functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from . import _functions
+from ._arrays import VARIANTS, Array
+from ._broadcast import (
+    Lengths,
+    Strides,
+    broadcast,
+    element_strides,
+    flat,
+    make_layout,
+    packed,
+    readable,
+    spread,
+)
+from ._functions import CODES, FUNCTIONS, Function
+from ._operator import Operator
+from ._phase import Phase
+from ._plan import Kernel, Plan, arguments_of, check_arrays
+
+ROOM = "elementwise"
+OPERATIONS = {"sum": 1, "max": 2, "min": 3}
+ARRAYS = {
+    "forward": ("x1", "x2", "y"),
+    "backward": ("x1", "x2", "gy", "gx1", "gx2"),
+    "double_backward": ("x1", "x2", "gy", "hx1", "hx2", "dx1", "dx2", "dgy"),
+}
+RESULTS = "y", "gx1", "gx2", "dx1", "dx2", "dgy"
+READ_AS = dict(zip("xyghk", ARRAYS["double_backward"], strict=False))
+
+
+def plan_call(
+    variants: Mapping[str, Kernel],
+    phase: str,
+    function: str,
+    space: Lengths,
+    operands: Mapping[str, tuple[Lengths, Strides]],
+    results: Mapping[str, Lengths],
+    dtype: np.dtype[Any],
+    outputs: Sequence[Lengths | None],
+    *,
+    operation: str = "sum",
+    constant: float = 0.0,
+    divisor: float = 1.0,
+    fill: float = 0.0,
+) -> Plan:
+    """How to call a kernel with operands of these shapes and strides, for results of these shapes.
+
+    Both by the names of the kernel's arguments. A result is summed (or its extreme taken) along
+    the axes of the space that its shape lacks. `outputs` are the results as the caller knows them.
+    """
+    arrays = ARRAYS[phase]
+    wanted = sum(1 << i for i, n in enumerate(n for n in arrays if n in RESULTS) if n in results)
+    given = sum(1 << i for i, name in enumerate(("hx1", "hx2")) if name in operands)
+    reads = _reads(FUNCTIONS[CODES[function] - 1], phase, given, wanted)
+    strides = [
+        spread(space, *operands[n]) if n in reads & operands.keys() else None for n in arrays
+    ]
+    for i, name in enumerate(arrays):
+        if name in results:
+            strides[i] = spread(space, results[name], packed(results[name]))
+    layout = make_layout(space, tuple(strides), sum(name in RESULTS for name in arrays))
+    constants = {
+        "axes": layout.table.shape[1],
+        "split": layout.split,
+        "piece": layout.piece,
+        "parts": layout.parts,
+        "code": CODES[function],
+        "operation": OPERATIONS[operation],
+        "present": sum(1 << i for i, name in enumerate(arrays) if name in reads),
+        "wanted": wanted,
+        "given": given,
+        "constant": constant,
+        "divisor": divisor,
+        "layout": layout.table.T,
+        "nothing": np.zeros(1, dtype),
+    }
+    kernel = variants[VARIANTS[dtype.char]]
+    names = [*constants, "threads", "accumulate", *operands, *results]
+    slots = [name if name in names else "nothing" for name in arguments_of(kernel)]
+    return Plan(
+        kernel,
+        dtype,
+        tuple(constants.values()),
+        (),
+        None,
+        tuple(outputs),
+        itemgetter(*map(names.index, slots)),
+        fill if layout.parts == 0 else None,
+    )
+
+
+def _reads(function: Function, phase: str, given: int, wanted: int) -> set[str]:
+    """The operands that the results wanted depend on."""
+    forms = [1] if phase == "forward" else [2, 3]
+    if phase == "double_backward":
+        forms = [6 + given, 9 + given, 3 + given] if given else []
+    names: set[str] = set()
+    for bit, form in enumerate(forms):
+        if wanted >> bit & 1:
+            names.update(function.variables(_functions.FORMS[form - 1](function)))
+    return {READ_AS[name] for name in names}
+
+
+def kernel_name(name: str) -> str:
+    """What the kernels call an array; they number the inputs."""
+    return name + "1" if name.endswith("x") else name
+
+
+class BroadcastPhase(Phase):
+    """A phase whose kernel takes arrays with any strides."""
+
+    def __init__(self, operator: Operator, name: str) -> None:
+        super().__init__(operator.signature, operator.name, name, ROOM)
+        self.function = operator.name
+        self.kernel_phase = "double_backward" if name == "jvp" else name
+
+    def _readable(self, given: Sequence[Any]) -> Sequence[Any]:
+        return [readable(argument) for argument in given]
+
+    def _inputs(self, given: Sequence[Any]) -> list[Array]:
+        return [flat(array) for array in given if array is not None]
+
+    def _outputs(self, buffers: Sequence[Array | None]) -> list[Array]:
+        return [flat(buffer) for buffer in buffers if buffer is not None]
+
+    def _kind(self, array: Array) -> tuple[Any, ...]:
+        return array.shape, array.strides, array.dtype.char
+
+    def _expect(self, arrays: Sequence[Any], shapes: Mapping[str, Lengths]) -> None:
+        """Refuse cotangents that have not the shapes of inputs and output."""
+        for slot, array in zip(self.slots, arrays, strict=True):
+            shape = shapes[slot.name.removeprefix("h")]
+            if array is not None and array.shape != shape:
+                raise ValueError(
+                    f"{self.caller}: {slot.label}: expected shape {shape}, got {array.shape}"
+                )
+
+    def _shapes(self, names: Collection[str], shapes: Mapping[str, Lengths]) -> list[Any]:
+        """The shapes of the outputs, None for those that are not wanted."""
+        return [
+            shapes["gy" if name in ("y", "dgy") else name[1:]] if name in names else None
+            for name in self.outputs
+        ]
+
+
+class ElementwisePhase(BroadcastPhase):
+    """A phase of a function of the table."""
+
+    def _make_plan(
+        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+    ) -> Plan:
+        _, arrays = self._split(given)
+        numbers = [
+            check_number(f"{self.caller}: {name}", value)
+            for name, value in self._complete(options).items()
+        ]
+        names = self._wants(wanted, arrays)
+        dtype = check_arrays(self.caller, self.slots, arrays)
+        inputs = dict(zip(self.signature.inputs, arrays, strict=False))
+        space = broadcast(self.caller, inputs)
+        shapes = {name: array.shape for name, array in inputs.items()} | {"gy": space}
+        self._expect(arrays, shapes)
+        outputs = self._shapes(names, shapes)
+        return plan_call(
+            self._variants,
+            self.kernel_phase,
+            self.function,
+            space,
+            {
+                kernel_name(slot.name): (array.shape, element_strides(array))
+                for slot, array in zip(self.slots, arrays, strict=True)
+                if array is not None
+            },
+            {
+                kernel_name(name): shape
+                for name, shape in zip(self.outputs, outputs, strict=True)
+                if shape is not None
+            },
+            dtype,
+            outputs,
+            constant=numbers[0] if numbers else 0.0,
+        )
+
+
+class Elementwise(Operator):
+    """An operator on arrays that broadcast, element by element, of a function of the table."""
+
+    room = ROOM
+
+    def __init__(self, function: Function, declaration: Callable[..., Any]) -> None:
+        declaration.__doc__ = describe(function, declaration)
+        declaration.__name__ = function.name
+        super().__init__(declaration)
+
+    def _make_phase(self, name: str) -> Phase:
+        return ElementwisePhase(self, name)
+
+
+def check_number(label: str, value: object) -> float:
+    """The argument, if it is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{label}: expected a number, got {value!r}")
+    if not np.isfinite(value):
+        raise ValueError(f"{label}: expected a finite number, got {value!r}")
+    return float(value)
+
+
+def describe(function: Function, declaration: Callable[..., Any]) -> str:
+    """The docstring of a function of the table."""
+    names = "x" if function.arity == 1 else "x1, x2"
+    shapes = "any shape" if function.arity == 1 else "shapes that broadcast"
+    text = f"{function.summary}, element by element.\n\n.. math:: y = {function.formula}\n\n"
+    if function.choice:
+        text += f"{function.choice}\n\n"
+    text += f"Parameters\n----------\n{names} : array, {shapes}\n"
+    if declaration.__doc__:
+        text += f"{inspect.getdoc(declaration)}\n"
+    returned = "of x" if function.arity == 1 else "that they have together"
+    return text + f"\nReturns\n-------\narray, the shape {returned}"

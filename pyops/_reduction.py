@@ -1,0 +1,188 @@
+"""Sums, means and extremes over axes, made of the functions of the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from ._arrays import Array, check_outputs
+from ._broadcast import Lengths, Strides, element_strides
+from ._elementwise import ROOM, BroadcastPhase, Elementwise, kernel_name, plan_call
+from ._functions import CODES, FUNCTIONS
+from ._operator import OPERATORS, Operator
+from ._phase import Phase, compiled
+from ._plan import Plan, check_arrays
+
+
+class Axes(NamedTuple):
+    """What a reduction makes of a shape."""
+
+    keep: Lengths
+    """The shape with length 1 for the axes that go."""
+    shape: Lengths
+    """The shape of the result."""
+    terms: int
+    """Elements to a result."""
+
+    def strides(self, array: Array) -> tuple[Lengths, Strides]:
+        """Of an array that has the shape of the result, as one that has all axes."""
+        strides = element_strides(array)
+        own = iter([s for n, s in zip(array.shape, strides, strict=True) if n != 1])
+        return self.keep, tuple(0 if n == 1 else next(own) for n in self.keep)
+
+
+def reduced(caller: str, shape: Lengths, axis: object, keepdims: object) -> Axes:
+    """The axes that an option names; None stands for all."""
+    if not isinstance(keepdims, (bool, np.bool_)):
+        raise TypeError(f"{caller}: keepdims: expected True or False, got {keepdims!r}")
+    rank = len(shape)
+    chosen = range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes: set[int] = set()
+    for number in chosen:
+        if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)):
+            raise TypeError(
+                f"{caller}: axis: expected an integer, a tuple of them or None, got {axis!r}"
+            )
+        if not -rank <= number < rank:
+            raise ValueError(
+                f"{caller}: axis: expected axes from {-rank} to {rank - 1} of x, got {axis!r}"
+            )
+        if number % rank in axes:
+            raise ValueError(f"{caller}: axis: expected different axes, got {axis!r}")
+        axes.add(int(number) % rank)
+    keep = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    rest = tuple(n for i, n in enumerate(shape) if i not in axes)
+    return Axes(keep, keep if keepdims else rest, math.prod(shape[i] for i in axes))
+
+
+def _select(x1: Annotated[Array, "..."], x2: Annotated[Array, "..."]) -> Annotated[Array, "..."]:
+    raise NotImplementedError
+
+
+SELECT = Elementwise(FUNCTIONS[CODES["select"] - 1], _select)
+del OPERATORS[SELECT.name]
+
+
+class ReductionPhase(BroadcastPhase):
+    """A phase of sum or mean, whose derivatives are sums and copies."""
+
+    def _checked(
+        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+    ) -> tuple[dict[str, Any], Axes, np.dtype[Any], list[Any]]:
+        """The arrays by name, the axes, the type, the shapes of the outputs wanted."""
+        _, arrays = self._split(given)
+        options = self._complete(options)
+        names = self._wants(wanted, arrays)
+        dtype = check_arrays(self.caller, self.slots, arrays)
+        axes = reduced(self.caller, arrays[0].shape, options["axis"], options["keepdims"])
+        shapes = {"x": arrays[0].shape, "gy": axes.shape}
+        self._expect(arrays, shapes)
+        held = dict(zip((slot.name for slot in self.slots), arrays, strict=True))
+        return held, axes, dtype, self._shapes(names, shapes)
+
+    def _make_plan(
+        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+    ) -> Plan:
+        held, axes, dtype, outputs = self._checked(given, options, wanted)
+        x = held["x"]
+        operands = {
+            kernel_name(name): axes.strides(a) if name == "gy" else (a.shape, element_strides(a))
+            for name, a in held.items()
+            if a is not None
+        }
+        inner = {"y": axes.keep, "gx": x.shape, "dx": x.shape, "dgy": axes.keep}
+        mean = self.function == "mean"
+        return plan_call(
+            self._variants,
+            self.kernel_phase,
+            "share" if mean and self.name == "backward" else "positive",
+            x.shape,
+            operands,
+            {
+                kernel_name(name): inner[name]
+                for name, shape in zip(self.outputs, outputs, strict=True)
+                if shape is not None
+            },
+            dtype,
+            outputs,
+            constant=axes.terms,
+            divisor=axes.terms if mean else 1.0,
+            fill=math.nan if mean and self.name == "forward" else 0.0,
+        )
+
+
+class ExtremePhase(ReductionPhase):
+    """A phase of max or min; the elements that are the extreme share its gradient equally."""
+
+    def _make_plan(
+        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+    ) -> Plan:
+        held, axes, dtype, outputs = self._checked(given, options, wanted)
+        x = held["x"]
+        if axes.terms == 0:
+            raise ValueError(f"{self.caller}: x: expected elements along axis, got shape {x.shape}")
+        return plan_call(
+            compiled(ROOM, "forward"),
+            "forward",
+            "positive",
+            x.shape,
+            {"x1": (x.shape, element_strides(x))},
+            {"y": axes.keep},
+            dtype,
+            outputs,
+            operation=self.function,
+        )
+
+    def run(
+        self,
+        given: Sequence[Any],
+        options: dict[str, Any],
+        wanted: Collection[str] | None = None,
+        out: Sequence[Array | None] | None = None,
+        accumulate: bool = False,
+    ) -> tuple[Array | None, ...]:
+        if self.name == "forward":
+            return super().run(given, options, wanted, out, accumulate)
+        given = self._readable(given)
+        plan = self._plan(given, options, wanted)
+        if out is not None or accumulate is not False:
+            check_outputs(self.caller, self.labels, plan.outputs, plan.dtype, out, accumulate)
+        results = self._derivatives(given, options, plan)
+        for result, given_to in zip(results, out or (), strict=False):
+            if given_to is not None and result is not None:
+                given_to[...] = given_to + result if accumulate else result
+        return tuple(
+            r if o is None else o
+            for r, o in zip(results, out or [None] * len(results), strict=True)
+        )
+
+    def _derivatives(
+        self, given: Sequence[Any], options: dict[str, Any], plan: Plan
+    ) -> list[Array | None]:
+        """Those that the plan has a shape for, from the elements that are the extreme."""
+        held = dict(zip((slot.name for slot in self.slots), self._split(given)[1], strict=True))
+        x, g, h = held["x"], held.get("gy"), held.get("hx")
+        y = OPERATORS[self.function](x, axis=options.get("axis"), keepdims=True)
+        one = np.broadcast_to(np.ones((), x.dtype), x.shape)
+        number: Any = SELECT.backward(x, y, one, wanted=("x2",))[1]
+        results: list[Any] = [None if s is None else np.zeros(s, x.dtype) for s in plan.outputs]
+        if self.name == "backward" and g is not None and results[0] is not None:
+            shares = np.broadcast_to(g.reshape(y.shape) / number, x.shape)
+            results[0] = SELECT.backward(x, y, shares, wanted=("x1",))[0]
+        if self.name != "backward" and h is not None and results[-1] is not None:
+            total: Any = SELECT.backward(x, y, h, wanted=("x2",))[1]
+            results[-1][...] = np.divide(total, number).reshape(results[-1].shape)
+        return results
+
+
+class Reduction(Operator):
+    """An operator that takes axes away."""
+
+    room = ROOM
+
+    def _make_phase(self, name: str) -> Phase:
+        kind = ExtremePhase if self.name in ("max", "min") else ReductionPhase
+        return kind(self, name)

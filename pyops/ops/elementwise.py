@@ -1,0 +1,78 @@
+"""Elementwise operators, from the table of functions, and reductions; NumPy's names and shapes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from .._arrays import Array
+from .._elementwise import Elementwise
+from .._functions import PUBLIC
+from .._operator import Operator
+from .._reduction import Reduction
+
+REDUCTIONS = {
+    "sum": "Sum over axes.\n\n.. math:: y = \\sum x",
+    "mean": "Mean over axes.\n\n.. math:: y = \\frac{1}{n} \\sum x",
+    "max": "Largest element along axes, NaN if one of them is.\n\n.. math:: y = \\max x\n\n"
+    "Elements that are the largest share the gradient equally.",
+    "min": "Smallest element along axes, NaN if one of them is.\n\n.. math:: y = \\min x\n\n"
+    "Elements that are the smallest share the gradient equally.",
+}
+
+
+def declaration(name: str) -> Callable[..., Any]:
+    """The signature of an operator, and what its docstring says of its options."""
+
+    def unary(x: Annotated[Array, "..."]) -> Annotated[Array, "..."]: ...
+
+    def binary(
+        x1: Annotated[Array, "..."], x2: Annotated[Array, "..."]
+    ) -> Annotated[Array, "..."]: ...
+
+    def leaky(
+        x: Annotated[Array, "..."], *, negative_slope: float = 0.01
+    ) -> Annotated[Array, "..."]:
+        """negative_slope : float
+        Slope s of the negative side."""
+
+    def reduction(
+        x: Annotated[Array, "..."],
+        *,
+        axis: int | tuple[int, ...] | None = None,
+        keepdims: bool = False,
+    ) -> Annotated[Array, "..."]:
+        """Parameters
+        ----------
+        x : array, any shape
+        axis : int, tuple of int or None
+            Axes that go, negative ones counted from the last; None for all.
+        keepdims : bool
+            Whether they stay with length 1.
+
+        Returns
+        -------
+        array, the shape of x without these axes
+            Sums are taken in float64 whatever the type."""
+
+    if name in REDUCTIONS:
+        return reduction
+    if name == "leaky_relu":
+        return leaky
+    return binary if arity[name] == 2 else unary
+
+
+arity = {function.name: function.arity for function in PUBLIC}
+operators: dict[str, Operator] = {f.name: Elementwise(f, declaration(f.name)) for f in PUBLIC}
+for name, formula in REDUCTIONS.items():
+    function = declaration(name)
+    function.__name__, function.__doc__ = name, f"{formula}\n\n{inspect.getdoc(function)}"
+    operators[name] = Reduction(function)
+
+
+def __getattr__(name: str) -> Operator:
+    try:
+        return operators[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
