@@ -22,6 +22,7 @@ WIDTHS = {
     | {"points": 2, "modes": 1, "width": 1},
     "small": {"dim": 2, "hidden": 5, "in_features": 3, "out_features": 4, "columns": 4}
     | {"points": 7, "modes": 3, "width": 5},
+    "wide": {"dim": 1, "hidden": 2, "in_features": 65, "out_features": 3, "columns": 3},
     "odd": {"dim": 3, "hidden": 33, "in_features": 17, "out_features": 9, "columns": 9}
     | {"points": 41, "modes": 35, "width": 37},
 }
@@ -166,6 +167,8 @@ def _cases():
                     yield replace(case, graph=graph)
                     if graph in ("long rows", "many rows"):
                         yield replace(case, graph=graph, widths="odd")
+                    if graph == "hubs":  # more entries than wait for each other when this wide
+                        yield replace(case, graph=graph, widths="wide")
                     if graph == "random":
                         yield replace(case, widths="one")
 

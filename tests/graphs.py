@@ -40,7 +40,7 @@ def long_rows():
 
 
 def hubs():
-    """A row and a column of more entries than the kernels sum in one piece, 4096."""
+    """A row and a column of more entries than the kernels sum in one piece, 1024."""
     rng = np.random.default_rng(2)
     src, dst = rng.integers(0, 6, (2, 18_500))
     dst[:9000], src[9000:18_000] = 1, 4
