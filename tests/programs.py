@@ -22,7 +22,7 @@ PROBLEM = """
 """
 
 
-def run(program, timeout=60, first=PROBLEM, **environment):
+def run(program, timeout=300, first=PROBLEM, **environment):
     """The output of a program that starts by defining `problem` and `peak`."""
     code = textwrap.dedent(first) + textwrap.dedent(program)
     done = subprocess.run(
