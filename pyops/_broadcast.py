@@ -21,7 +21,7 @@ COLUMNS = 2**15
 """Fewest elements in a row of parts where the innermost axis is cut."""
 ENOUGH = 16
 """Parts that are enough not to look at axes further inside."""
-JOINED = 64
+JOINED = 16
 """Most parts whose sums are joined, and how many elements there are at least to a sum of one."""
 
 
@@ -77,13 +77,23 @@ def flat(array: Array) -> Array:
     return np.lib.stride_tricks.as_strided(upwards, (length,), (array.itemsize,))
 
 
+def _together(one: Lengths, other: Lengths) -> Lengths:
+    """As `numpy.broadcast_shapes`, which takes no more than 32 axes."""
+    rank = max(len(one), len(other))
+    padded = [(1,) * (rank - len(lengths)) + lengths for lengths in (one, other)]
+    pairs = list(zip(*padded, strict=True))
+    if any(m != n and 1 not in (m, n) for m, n in pairs):
+        raise ValueError
+    return tuple(n if m == 1 else m for m, n in pairs)
+
+
 def broadcast(caller: str, inputs: Mapping[str, Array]) -> Lengths:
     """The shape that the inputs have together."""
     shape: Lengths = ()
     first = ""
     for name, array in inputs.items():
         try:
-            shape = np.broadcast_shapes(shape, array.shape)
+            shape = _together(shape, array.shape)
         except ValueError:
             raise ValueError(
                 f"{caller}: {name}: expected a shape that broadcasts with {shape} of {first}, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -210,9 +211,13 @@ def check_number(label: str, value: object) -> float:
     """The argument, if it is a finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{label}: expected a number, got {value!r}")
-    if not np.isfinite(value):
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
         raise ValueError(f"{label}: expected a finite number, got {value!r}")
-    return float(value)
+    return number
 
 
 def describe(function: Function, declaration: Callable[..., Any]) -> str:

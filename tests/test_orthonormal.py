@@ -147,6 +147,15 @@ def test_what_rounding_leaves_of_a_dependent_column(dtype, rng):
         assert np.flatnonzero(dependent).tolist() == [*range(2, modes, 3)]
 
 
+@both_dtypes
+def test_no_valid_column_is_lost(dtype, rng):
+    """However many points there are."""
+    for points, modes in (2048, 2), (20_000, 2), (20_000, 5):
+        outer, inner = (np.linalg.qr(rng.standard_normal((n, modes)))[0] for n in (points, modes))
+        basis = (outer * np.geomspace(1, 1e-5, modes) @ inner.T).astype(dtype)
+        assert pyops.orthonormalize(basis).any(0).all()
+
+
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("name", ENCODERS)
 @both_dtypes
