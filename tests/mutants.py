@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 KERNELS = "fortran/kernels"
 FIRST = "test_derivatives.py", "test_forward.py", "test_adjoint.py"
 LEAST_SHARE = 0.95
-MOST_MEMORY = 4 * 2**30
+MOST_MEMORY = 8 * 2**30
 SECONDS_PER_TEST = 60
 # An allocator that notices writes past the end, and fills what it hands out with large numbers.
 ENVIRONMENT = {
