@@ -12,6 +12,7 @@ from .._functions import PUBLIC
 from .._operator import Operator
 from .._reduction import Reduction
 
+ARITY = {function.name: function.arity for function in PUBLIC}
 REDUCTIONS = {
     "sum": "Sum over axes.\n\n.. math:: y = \\sum x",
     "mean": "Mean over axes.\n\n.. math:: y = \\frac{1}{n} \\sum x",
@@ -60,15 +61,20 @@ def declaration(name: str) -> Callable[..., Any]:
         return reduction
     if name == "leaky_relu":
         return leaky
-    return binary if arity[name] == 2 else unary
+    return binary if ARITY[name] == 2 else unary
 
 
-arity = {function.name: function.arity for function in PUBLIC}
-operators: dict[str, Operator] = {f.name: Elementwise(f, declaration(f.name)) for f in PUBLIC}
-for name, formula in REDUCTIONS.items():
+def make_reduction(name: str) -> Reduction:
     function = declaration(name)
-    function.__name__, function.__doc__ = name, f"{formula}\n\n{inspect.getdoc(function)}"
-    operators[name] = Reduction(function)
+    function.__name__ = name
+    function.__doc__ = f"{REDUCTIONS[name]}\n\n{inspect.getdoc(function)}"
+    return Reduction(function)
+
+
+operators: dict[str, Operator] = {
+    **{f.name: Elementwise(f, declaration(f.name)) for f in PUBLIC},
+    **{name: make_reduction(name) for name in REDUCTIONS},
+}
 
 
 def __getattr__(name: str) -> Operator:
