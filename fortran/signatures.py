@@ -53,7 +53,8 @@ def procedures(path: str) -> dict[str, Procedure]:
     text = re.sub(r"&\s*\n\s*&?", " ", Path(path).read_text())
     found = {}
     head = re.compile(
-        r"^ *(?:pure )?subroutine (\w+)\(([^)]*)\)\s*bind\(c,\s*name=\"(\w+)\"\)(.*?)end subroutine",
+        r"^ *(?:pure )?subroutine (\w+)\(([^)]*)\)"
+        r"\s*bind\(c,\s*name=\"(\w+)\"\)(.*?)end subroutine",
         re.DOTALL | re.MULTILINE,
     )
     for match in head.finditer(text):
