@@ -216,14 +216,23 @@ class Operator:
         """The sizes that `indices` of a node holds, where it has no graph."""
         return [n for n in self.sizes if not n.startswith("num_")]
 
-    def expression(self, text: str) -> str:
-        """An expression in sizes, which stand in the arrays s and g."""
+    @property
+    def optional(self) -> int:
+        """The optional inputs as bits."""
+        return sum(1 << number for number, i in enumerate(self.inputs) if i.optional)
+
+    @staticmethod
+    def matrix(shape: str) -> tuple[str, str]:
+        return _matrix(shape)
+
+    def expression(self, text: str, array: str = "s") -> str:
+        """An expression in sizes, which stand in an array, and in g those of the graph."""
 
         def place(match: re.Match[str]) -> str:
             name = match[0]
             if name in self.graph_sizes:
                 return f"g({self.graph_sizes.index(name) + 1})"
-            return f"s({self.sizes.index(name) + 1})"
+            return f"{array}({self.sizes.index(name) + 1})"
 
         return (
             re.sub(r"\d+", r"\g<0>_c_int64_t", text)
@@ -329,6 +338,23 @@ class Operator:
             given[name] = f"c%inputs({number})%at"
             given["h" + name] = f"c%cotangents({number})%at"
             given["g" + name] = given["d" + name] = f"c%outputs({number})%at"
+        return given
+
+    def direct(self, number: int, apart: str | None = None) -> dict[str, str]:
+        """The arguments of a gradient by one input, alone; `apart` is a size taken one by one."""
+        operands = ["this%left_operand%val", "this%right_operand%val"]
+        operands += [f"this%further({k})%node%val" for k in range(1, len(self.inputs))]
+        given = {"graph": "graph", "is": "", "gy": "upstream_grad"}
+        given |= {"threads": "1_c_int32_t", "accumulate": "0_c_int32_t", "present": "present"}
+        given |= {"wanted": f"{1 << number - 1}_c_int32_t", "status": "status"}
+        for place, (i, operand) in enumerate(zip(self.inputs, operands, strict=False), start=1):
+            given[i.name] = i.name if i.optional else operand
+            given["g" + i.name] = "output" if place == number else "nothing"
+            if apart is not None and i.columns == apart:
+                given[i.name] = f"{operand}(:, column)"
+        if apart is not None:
+            given |= {"gy": "upstream_grad(:, column)", f"g{self.names[number - 1]}": "output(:, column)"}
+            given[apart] = "1_c_int64_t"
         return given
 
 
