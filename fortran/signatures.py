@@ -353,7 +353,10 @@ class Operator:
             if apart is not None and i.columns == apart:
                 given[i.name] = f"{operand}(:, column)"
         if apart is not None:
-            given |= {"gy": "upstream_grad(:, column)", f"g{self.names[number - 1]}": "output(:, column)"}
+            given |= {
+                "gy": "upstream_grad(:, column)",
+                f"g{self.names[number - 1]}": "output(:, column)",
+            }
             given[apart] = "1_c_int64_t"
         return given
 

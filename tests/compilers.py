@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pyops.__main__
@@ -13,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 FORTRAN = ROOT / "fortran"
 COMPILERS = {
     "gfortran": "-std=f2018 -g -O1 -fcheck=all -fsanitize=address -Wall -Wextra -Werror=unused",
-    "flang-22": "-g -O1 -fsanitize=address",
+    "flang-22": "-g -O1",
 }
 
 

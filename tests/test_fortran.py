@@ -2,7 +2,7 @@
 
 import pytest
 
-from .compilers import COMPILERS, FORTRAN, ROOT, Build, Sources, available
+from .compilers import COMPILERS, ROOT, Build, Sources, available
 
 PROGRAMS = ROOT / "tests" / "fortran"
 pytestmark = pytest.mark.bare

@@ -27,7 +27,7 @@ SIZES = {
     "modes": 3,
     "width": 5,
 }
-POSITIVE = {"log", "sqrt", "power"}
+POSITIVE = {"log", "sqrt", "power", "reciprocal"}
 REDUCTIONS = "sum", "mean", "maxval", "minval"
 
 
@@ -97,26 +97,23 @@ def _elementwise() -> list[Row]:
     for f in _functions.PUBLIC:
         low = 0.2 if f.name in POSITIVE else -0.9
         if f.arity == 1:
-            rows.append(Row(f.name, f"{f.name}(x1)", [full], low, 0.95, f.name))
+            rows.append(Row(f.name, f"{f.name}(x1)", [full], low, 0.95))
             continue
         low = max(low, 0.2)
-        for turn, pair in enumerate(
-            [(full, full), (full, one_row), (one_column, full), (one_column, one_row), (full, number)]
-        ):
-            rows.append(Row(f"{f.name}-{turn}", f"{f.name}(x1, x2)", pair, low, 0.95, f.name))
+        pairs = [(full, full), (full, one_row), (one_column, full), (one_column, one_row)]
+        for turn, pair in enumerate([*pairs, (full, number)]):
+            rows.append(Row(f"{f.name}-{turn}", f"{f.name}(x1, x2)", pair, low, 0.95))
     return rows
 
 
 def rows(operators: str, kernels: str) -> list[Row]:
     """All of them, for the operators that have kernels of their own in a folder."""
-    found = [row for name in operators.split(",") if name != "elementwise" for row in _operator(name, kernels)]
+    rooms = [name for name in operators.split(",") if name != "elementwise"]
+    found = [row for name in rooms for row in _operator(name, kernels)]
     found += _elementwise()
     for name in REDUCTIONS:
-        found.append(Row(name, f"{name}(x1)", [(3, 4)], operator=name))
-        for dim in 1, 2:
-            found.append(
-                Row(f"{name}-{dim}", f"{name}(x1, dim={dim})", [(3, 4)], operator=name, options=(("dim", dim),))
-            )
+        found.append(Row(name, f"{name}(x1)", [(3, 4)]))
+        found += [Row(f"{name}-{d}", f"{name}(x1, dim={d})", [(3, 4)]) for d in (1, 2)]
     found += [
         Row("square", "x1*x1", [(3, 4)]),
         Row("signs", "-(x1 + x2*2.0_WP - 1.0_WP/x3)**2.0_WP", [(3, 4)] * 3, 0.2, 0.9),
@@ -126,7 +123,10 @@ def rows(operators: str, kernels: str) -> list[Row]:
         Row("reshape", "reshape(x1, [6, 2])", [(3, 4)]),
         Row("transpose", "transpose(x1)", [(3, 4)]),
         Row("gather", "gather(x1, [4, 1, 1, 2, 4, 4])", [(3, 4)]),
-        Row("network", "matmul(x1, tanh(matmul(x2, gather(x3, [2, 2, 1])) + x4))", [(2, 5), (5, 3), (3, 4), (5, 1)]),
+        Row(
+            "network",
+            "matmul(x1, tanh(matmul(x2, gather(x3, [2, 2, 1])) + x4))",
+            [(2, 5), (5, 3), (3, 4), (5, 1)],
+        ),
     ]
     return found
-
