@@ -1,5 +1,6 @@
 """The Fortran face compiled from its sources, by any compiler, against the library as installed."""
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pyops.__main__
+from pyops import _functions
 
 ROOT = Path(__file__).parents[1]
 FORTRAN = ROOT / "fortran"
@@ -14,6 +16,12 @@ COMPILERS = {
     "gfortran": "-std=f2018 -g -O1 -fcheck=all -fsanitize=address -Wall -Wextra -Werror=unused",
     "flang-22": "-g -O1",
 }
+
+# The tables of the tests are also read by fypp, which knows no packages.
+sys.modules["_functions"] = _functions
+sys.path[:0] = [str(FORTRAN), str(ROOT / "tests" / "fortran")]
+cases = importlib.import_module("cases")
+del sys.path[:2]
 
 
 def words(file, name):

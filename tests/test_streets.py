@@ -27,6 +27,7 @@ SHARED = words("fortran/meson.build", "shared") | words("fortran/meson.build", "
 
 STREETS = {
     "kernels": lambda: stems("fortran/kernels", "fypp") - SHARED,
+    "nodes": lambda: stems("fortran/nodes", "fypp") & NAMES,
     "compiled": lambda: set(re.findall(r"\bpyops_(\w+)", " ".join(dir(_kernels)))) - SHARED,
     "declarations": lambda: stems("pyops/ops", "py") - {"__init__"},
     "table": lambda: {op.room for op in OPERATORS.values()},
