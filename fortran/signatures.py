@@ -125,6 +125,7 @@ class Operator:
         self.where: dict[str, dict[str, str]] = keywords.get("where", {})
         self.at_most: dict[str, str] = keywords.get("at_most", {})
         self.by_sample: dict[str, str] = keywords.get("by_sample", {})
+        self.also: dict[str, str] = keywords.get("also", {})
         arguments = function.args
         self.has_graph = any(ast.unparse(a.annotation) == "Graph" for a in arguments.args)
         optional = len(arguments.args) - len(arguments.defaults)
