@@ -3,6 +3,7 @@
 from importlib.metadata import version as _version
 
 from . import blocks as blocks
+from . import partials as partials
 from . import testing as testing
 from ._threads import get_num_threads as get_num_threads
 from ._threads import set_num_threads as set_num_threads

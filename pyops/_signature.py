@@ -90,7 +90,8 @@ class Signature:
     Arrays are ``Annotated[Array, "axis, axis"]``, options that are sizes ``int``, options with
     choices ``Literal``. ``"axis, axis | axis*axis"`` is an array that comes in one form or another.
     `where` gives, for a choice, the sizes that follow from it; `at_most`, for a size, another one
-    that it may not exceed; `by_sample` the shapes of gradients that are also had sample by sample.
+    that it may not exceed; `by_sample` the shapes of gradients that are also had sample by sample;
+    `also` names under which the gradients are known in Fortran besides.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Signature:
         where: Mapping[str, Mapping[str, str]] | None = None,
         at_most: Mapping[str, str] | None = None,
         by_sample: Mapping[str, str] | None = None,
+        also: Mapping[str, str] | None = None,
     ) -> None:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters
@@ -119,6 +121,7 @@ class Signature:
             for choice, sizes in (where or {}).items()
         }
         self.at_most = dict(at_most or {})
+        self.also = dict(also or {})
         self.by_sample = {name: parse_shape(text) for name, text in (by_sample or {}).items()}
 
     @property

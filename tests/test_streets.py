@@ -23,11 +23,15 @@ def stems(folder, suffix):
 
 
 NAMES = words("meson.build", "operators")
-SHARED = words("fortran/meson.build", "shared") | words("fortran/meson.build", "scanned")
+FACE = {"partials"}
+SHARED = FACE | words("fortran/meson.build", "shared") | words("fortran/meson.build", "scanned")
 
 STREETS = {
     "kernels": lambda: stems("fortran/kernels", "fypp") - SHARED,
-    "compiled": lambda: set(re.findall(r"\bpyops_(\w+)", " ".join(dir(_kernels)))) - SHARED,
+    "nodes": lambda: stems("fortran/nodes", "fypp") & NAMES,
+    "compiled": lambda: (
+        set(re.findall(r"\bpyops_(\w+)", " ".join(dir(_kernels)))) - SHARED - {"partials"}
+    ),
     "declarations": lambda: stems("pyops/ops", "py") - {"__init__"},
     "table": lambda: {op.room for op in OPERATORS.values()},
     "public": lambda: {op.room for op in vars(pyops).values() if isinstance(op, Operator)},

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 from .._arrays import Array
 from .._operator import Operator
 
 
-@Operator
+@functools.partial(Operator, also={"x": "elem_scale_input"})
 def elem_scale(
     x: Annotated[Array, "num_samples, width"],
     scale: Annotated[Array, "width"],

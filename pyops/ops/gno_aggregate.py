@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 from .._arrays import Array
@@ -7,7 +8,7 @@ from .._operator import Operator
 from ..graph import Graph
 
 
-@Operator
+@functools.partial(Operator, also={"features": "gno_agg_features", "kappa": "gno_agg_kernels"})
 def gno_aggregate(
     graph: Graph,
     features: Annotated[Array, "num_src, in_features"],

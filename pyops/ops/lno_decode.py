@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 from .._arrays import Array
 from .._operator import Operator
 
 
-@Operator
+@functools.partial(Operator, also={"x": "lno_decode_input"})
 def lno_decode(
     x: Annotated[Array, "num_samples, modes"],
     poles: Annotated[Array, "modes"],

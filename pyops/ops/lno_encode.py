@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 from .._arrays import Array
 from .._operator import Operator
 
 
-@Operator
+@functools.partial(Operator, also={"u": "lno_encode_input"})
 def lno_encode(
     u: Annotated[Array, "num_samples, points"],
     poles: Annotated[Array, "modes"],

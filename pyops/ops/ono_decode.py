@@ -11,6 +11,7 @@ from .._operator import Operator
     Operator,
     at_most={"modes": "points"},
     by_sample={"basis": "num_samples, points*modes"},
+    also={"x": "ono_decode_input"},
 )
 def ono_decode(
     x: Annotated[Array, "num_samples, modes"],

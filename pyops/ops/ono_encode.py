@@ -11,6 +11,7 @@ from .._operator import Operator
     Operator,
     at_most={"modes": "points"},
     by_sample={"basis": "num_samples, points*modes"},
+    also={"u": "ono_encode_input"},
 )
 def ono_encode(
     u: Annotated[Array, "num_samples, points"],

@@ -1,0 +1,132 @@
+"""The calls that the Fortran tests make of every operator, derived from the declarations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import _functions
+import signatures
+
+# Entries of four nodes, with neighbours from 1, several to a pair and edges shared by two.
+ADJ_IA = [1, 4, 6, 6, 10]
+ADJ_JA = [(2, 1), (5, 2), (2, 3), (1, 1), (4, 4), (5, 5), (5, 6), (3, 7), (4, 2)]
+SIZES = {
+    "num_src": 5,
+    "num_dst": 4,
+    "num_edges": 7,
+    "num_entries": 9,
+    "num_samples": 4,
+    "dim": 2,
+    "hidden": 3,
+    "in_features": 2,
+    "out_features": 3,
+    "columns": 3,
+    "points": 6,
+    "modes": 3,
+    "width": 5,
+}
+POSITIVE = {"log", "sqrt", "power", "reciprocal"}
+REDUCTIONS = "sum", "mean", "maxval", "minval"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One call: its text, with x1, x2, ... for the leaves, and their shapes."""
+
+    name: str
+    text: str
+    shapes: Sequence[tuple[int, int]]
+    low: float = -1.0
+    high: float = 1.0
+    operator: str = ""
+    options: tuple[tuple[str, object], ...] = ()
+    absent: tuple[str, ...] = ()
+
+    def call(self, kind: str) -> str:
+        text = self.text.replace("WP", kind)
+        for number in range(len(self.shapes), 0, -1):
+            text = text.replace(f"x{number}", f"x({number})%node")
+        return text
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool):
+        return f".{str(value).lower()}."
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _operator(name: str, kernels: str) -> list[Row]:
+    op = signatures.Operator(name, f"{kernels}/{name}.f90")
+    choices = [o for o in op.options if o.kind in ("choice", "flag")]
+    optional = [i.name for i in op.inputs if i.optional]
+    rows = []
+    for values in itertools.product(*(o.choices or (True, False) for o in choices)):
+        for given in itertools.product([True, False], repeat=len(optional)):
+            absent = [n for n, there in zip(optional, given, strict=True) if not there]
+            sizes = dict(SIZES)
+            for value in values:
+                for key, text in op.where.get(value, {}).items():
+                    sizes[key] = eval(text, {}, sizes)
+            inputs = [i for i in op.inputs if i.name not in absent]
+            shapes = [(eval(i.rows, {}, sizes), eval(i.columns, {}, sizes)) for i in inputs]
+            words = ["graph"] * op.has_graph
+            words += [f"{i.name}=x{k}" for k, i in enumerate(inputs, start=1)]
+            options: list[tuple[str, object]] = [(n, sizes[n]) for n in op.free_sizes]
+            options += [(o.name, v) for o, v in zip(choices, values, strict=True)]
+            words += [f"{key}={_literal(value)}" for key, value in options]
+            full = "-".join([name, *map(str, values), *(f"no_{n}" for n in absent)])
+            text = signatures.lines([*words[:-1], words[-1] + ")"])
+            rows.append(
+                Row(
+                    full,
+                    f"{name}( &\n        {text}",
+                    shapes,
+                    operator=name,
+                    options=tuple(options),
+                    absent=tuple(absent),
+                )
+            )
+    return rows
+
+
+def _elementwise() -> list[Row]:
+    rows = []
+    full, one_row, one_column, number = (3, 4), (1, 4), (3, 1), (1, 1)
+    for f in _functions.PUBLIC:
+        low = 0.2 if f.name in POSITIVE else -0.9
+        if f.arity == 1:
+            rows.append(Row(f.name, f"{f.name}(x1)", [full], low, 0.95))
+            continue
+        low = max(low, 0.2)
+        pairs = [(full, full), (full, one_row), (one_column, full), (one_column, one_row)]
+        for turn, pair in enumerate([*pairs, (full, number)]):
+            rows.append(Row(f"{f.name}-{turn}", f"{f.name}(x1, x2)", pair, low, 0.95))
+    return rows
+
+
+def rows(operators: str, kernels: str) -> list[Row]:
+    """All of them, for the operators that have kernels of their own in a folder."""
+    rooms = [name for name in operators.split(",") if name != "elementwise"]
+    found = [row for name in rooms for row in _operator(name, kernels)]
+    found += _elementwise()
+    for name in REDUCTIONS:
+        found.append(Row(name, f"{name}(x1)", [(3, 4)]))
+        found += [Row(f"{name}-{d}", f"{name}(x1, dim={d})", [(3, 4)]) for d in (1, 2)]
+    found += [
+        Row("square", "x1*x1", [(3, 4)]),
+        Row("signs", "-(x1 + x2*2.0_WP - 1.0_WP/x3)**2.0_WP", [(3, 4)] * 3, 0.2, 0.9),
+        Row("leaky", "leaky_relu(x1, 0.2_WP)", [(3, 4)]),
+        Row("matmul", "matmul(x1, x2)", [(3, 5), (5, 4)]),
+        Row("matmul-self", "matmul(x1, x1)", [(4, 4)]),
+        Row("reshape", "reshape(x1, [6, 2])", [(3, 4)]),
+        Row("transpose", "transpose(x1)", [(3, 4)]),
+        Row("gather", "gather(x1, [4, 1, 1, 2, 4, 4])", [(3, 4)]),
+        Row(
+            "network",
+            "matmul(x1, tanh(matmul(x2, gather(x3, [2, 2, 1])) + x4))",
+            [(2, 5), (5, 3), (3, 4), (5, 1)],
+        ),
+    ]
+    return found

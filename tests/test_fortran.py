@@ -1,0 +1,139 @@
+"""The Fortran face, compiled by each compiler here: every node against finite differences in
+Fortran, and all that these checks have seen against Python."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from pyops import Graph
+from pyops._operator import OPERATORS
+
+from .compilers import COMPILERS, ROOT, Build, Sources, available, cases
+
+PROGRAMS = ROOT / "tests" / "fortran"
+pytestmark = pytest.mark.bare
+
+GRAPH = Graph.from_csc(
+    np.array(cases.ADJ_IA) - 1,
+    np.array(cases.ADJ_JA)[:, 0] - 1,
+    cases.SIZES["num_src"],
+    np.array(cases.ADJ_JA)[:, 1] - 1,
+)
+FORMULAS = {
+    "square": lambda x: x * x,
+    "signs": lambda x, y, z: -((x + 2 * y - 1 / z) ** 2),
+    "leaky": lambda x: np.where(x > 0, x, 0.2 * x),
+    "matmul": lambda a, b: b @ a,
+    "matmul-self": lambda a: a @ a,
+    "reshape": lambda x: x.reshape(2, 6),
+    "transpose": lambda x: x.T,
+    "gather": lambda x: x[[3, 0, 0, 1, 3, 3]],
+    "network": lambda a, b, c, d: np.tanh(c[[1, 1, 0]] @ b + d) @ a,
+}
+"""What is no operator of Python; a matrix of Fortran is seen transposed."""
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory):
+    return Sources(tmp_path_factory.mktemp("sources"))
+
+
+@pytest.fixture(scope="session", params=COMPILERS)
+def build(request, sources, tmp_path_factory):
+    if request.param not in available():
+        pytest.skip(f"no {request.param} here")
+    return Build(request.param, sources, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.mark.parametrize("variant", ["r8", "r4"])
+def test_nodes(build, sources, variant):
+    programs = []
+    for name in "checking", "operators":
+        target = sources.folder / f"{name}_{variant}.f90"
+        sources.expand(PROGRAMS / f"{name}.fypp", target, VARIANT=variant, KERNELS=sources.kernels)
+        programs.append(target)
+    build.run(*programs)
+    dtype, tolerance = {"r8": (np.float64, 1e-12), "r4": (np.float32, 2e-4)}[variant]
+    seen = set()
+    for name, arrays in written(build.folder / f"{variant}.txt", dtype):
+        expected = by_python(name, arrays)
+        for what, array in expected.items():
+            scale = np.maximum(1, abs(array).max(initial=0))
+            error = abs(arrays[what].reshape(array.shape) - array).max(initial=0)
+            assert error <= tolerance * scale, (name, what)
+        seen.add(name.partition("-")[0])
+    assert seen >= {op for op in OPERATORS if op not in ("max", "min")} | {"maxval", "minval"}
+
+
+@pytest.mark.parametrize("program", ["originals", "tapes"])
+def test_program(build, program):
+    build.run(PROGRAMS / f"{program}.f90")
+
+
+def written(file, dtype):
+    """Name and arrays of each check, as NumPy has them."""
+    lines = iter(file.read_text().splitlines())
+
+    def matrix():
+        rows, columns = map(int, next(lines).split())
+        text = [next(lines).split() for _ in range(columns)]
+        return np.array(text, dtype).reshape(columns, rows)
+
+    for line in lines:
+        name, count = line.split()
+        names = [f"x{i}" for i in range(int(count))]
+        arrays = {n: matrix() for n in [*names, "gy", "y"]}
+        arrays |= {"g" + n: matrix() for n in names}
+        arrays |= {"h" + n: matrix() for n in names}
+        arrays |= {n: matrix() for n in [*("d" + n for n in names), "dgy"]}
+        yield name, arrays
+
+
+def by_python(name, arrays):
+    """The same results as far as Python has the operator."""
+    inputs = [arrays[n] for n in itertools.takewhile(lambda n: n != "gy", arrays)]
+    names = [f"x{i}" for i in range(len(inputs))]
+    if name in FORMULAS:
+        return {"y": FORMULAS[name](*inputs)}
+    base, *words = name.split("-")
+    op = OPERATORS[{"maxval": "max", "minval": "min"}.get(base, base)]
+    options = {}
+    arguments = inputs + [arrays["gy"]] + [arrays["h" + n] for n in names]
+    if op.name == op.room:
+        given = [n for n in op.signature.inputs if f"no_{n}" not in words]
+        words = [w for w in words if not w.startswith("no_")]
+        declared = op.signature.options.values()
+        options = {
+            o.name: w for o, w in zip((o for o in declared if o.choices), words, strict=True)
+        }
+        options |= {o.name: cases.SIZES[o.name] for o in declared if o.is_size}
+        arguments = fill(op, given, arguments)
+        names = [f"x{given.index(n)}" if n in given else "" for n in op.signature.inputs]
+    elif base in cases.REDUCTIONS:
+        axes = {"1": 1, "2": 0}[words[0]] if words else None
+        options = {"axis": axes, "keepdims": True}
+    count = len(op.signature.inputs)
+    first, middle, last = arguments[:count], arguments[count], arguments[count + 1 :]
+    graph = [GRAPH] if op.signature.has_graph else []
+    expected = {"y": op(*graph, *first, **options)}
+    gradients = op.backward(*graph, *first, middle, **options)
+    seconds = op.double_backward(*graph, *first, middle, *last, **options)
+    expected |= {"g" + n: g for n, g in zip(names, gradients, strict=True) if n}
+    expected |= {"d" + n: g for n, g in zip(names, seconds[:-1], strict=True) if n}
+    return expected | {"dgy": seconds[-1]}
+
+
+def fill(op, given, arguments):
+    """Inputs, gy and cotangents in the forms of the declaration, None where one is not given."""
+    forms = [i.forms[-1] for i in op.signature.inputs.values()]
+
+    def complete(arrays):
+        held = dict(zip(given, arrays, strict=True))
+        return [
+            None if n not in held else held[n].ravel() if len(form) == 1 else held[n]
+            for n, form in zip(op.signature.inputs, forms, strict=True)
+        ]
+
+    n = len(given)
+    return [*complete(arguments[:n]), arguments[n], *complete(arguments[n + 1 :])]
