@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import pyops
@@ -40,6 +40,8 @@ def problems(draw, name):
     widths |= {"modes": draw(width), "width": draw(width)}
     widths["points"] = max(2, widths["modes"] + draw(st.integers(0, 40)))
     problem = case.problem(draw(graphs()), seed=draw(st.integers(0, 2**32)), **widths)
+    if "basis" in problem.arrays:  # beyond, second derivatives lose more than the bound has
+        assume(np.linalg.cond(problem.arrays["basis"]) < 30)
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     layout = draw(st.sampled_from([np.array, *LAYOUTS.values()]))
     return problem.map(lambda a: layout(a.astype(dtype))), dtype
