@@ -30,6 +30,11 @@ def words(file, name):
     return re.findall(r"'(\w+)'", listed[1])
 
 
+def uses(text):
+    """The modules of ours that a source uses."""
+    return re.findall(r"^ *use (pyops_\w+)", text, re.MULTILINE)
+
+
 def command(*arguments, **options):
     done = subprocess.run(
         [str(a) for a in arguments], capture_output=True, text=True, timeout=600, **options
@@ -64,9 +69,7 @@ class Sources:
         waiting = {path: path.read_text() for path in sorted(folder.glob("*.f90"))}
         known: set[str] = set()
         while waiting:
-            for path, text in waiting.items():
-                if known.issuperset(re.findall(r"^ *use (pyops_\w+)", text, re.MULTILINE)):
-                    break
+            path = next(p for p, used in waiting.items() if known.issuperset(uses(used)))
             known |= set(re.findall(r"^module (\w+)", waiting.pop(path), re.MULTILINE))
             yield path
         yield from (self.folder / f"{name}.f90" for name in self.names)
