@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks import machine, products, report
+from benchmarks import machine, nodes, products, report
 from benchmarks.cases import CASES, QUICK, TINY
 from benchmarks.limits import Limits
 from benchmarks.measure import Worker, WorkerError, measure, takes_part
@@ -21,7 +21,7 @@ def arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small cases, about a minute")
-    parts = [*sorted({case.operator for case in CASES}), "elementwise", "products"]
+    parts = [*sorted({case.operator for case in CASES}), "elementwise", "nodes", "products"]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="default: all")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="default: all")
     parser.add_argument(
@@ -103,11 +103,16 @@ def main() -> int:
         lines = list(elementwise.measure(options.threads, rounds))
         table = report.table([elementwise.HEAD, *(line.cells() for line in lines)])
         text += f"\n## Elementwise\n\n{elementwise.PREAMBLE}\n\n{table}\n"
+    if "nodes" in options.only:
+        cost = nodes.measure()
+        text += f"\n## Nodes\n\n{nodes.PREAMBLE}\n\n{report.table([nodes.HEAD, cost.cells()])}\n"
     print("\n" + text)
     (options.output / "benchmark.md").write_text(text)
     everything = report.json_ready(facts, versions, settings, rows, rates, overhead, timings)
     if "elementwise" in options.only:
         everything["elementwise"] = [vars(line) for line in lines]
+    if "nodes" in options.only:
+        everything["nodes"] = vars(cost)
     (options.output / "benchmark.json").write_text(json.dumps(everything, indent=1) + "\n")
     try:
         from benchmarks.plot import draw

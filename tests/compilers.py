@@ -30,6 +30,11 @@ def words(file, name):
     return re.findall(r"'(\w+)'", listed[1])
 
 
+def uses(text):
+    """The modules of ours that a source uses."""
+    return re.findall(r"^ *use (pyops_\w+)", text, re.MULTILINE)
+
+
 def command(*arguments, **options):
     done = subprocess.run(
         [str(a) for a in arguments], capture_output=True, text=True, timeout=600, **options
@@ -53,11 +58,28 @@ class Sources:
             kernels = self.kernels / f"{'product' if name == 'matmul' else name}.f90"
             self.expand(FORTRAN / "nodes" / f"{name}.fypp", folder / f"{name}.f90", KERNELS=kernels)
 
-    def expand(self, template, target, **definitions):
+    def whole(self):
+        """All sources of the library, each after those it uses."""
+        folder = self.folder / "whole"
+        folder.mkdir()
+        shared = words("fortran/meson.build", "shared")
+        for name in [*shared, *words("fortran/meson.build", "scanned"), *self.operators]:
+            template = FORTRAN / "kernels" / f"{name}.fypp"
+            self.expand(template, folder / f"{name}.f90", ["-DVECTOR=16"])
+        waiting = {path: path.read_text() for path in sorted(folder.glob("*.f90"))}
+        known: set[str] = set()
+        while waiting:
+            path = next(p for p, used in waiting.items() if known.issuperset(uses(used)))
+            known |= set(re.findall(r"^module (\w+)", waiting.pop(path), re.MULTILINE))
+            yield path
+        yield from (self.folder / f"{name}.f90" for name in self.names)
+
+    def expand(self, template, target, more=(), **definitions):
         definitions = {"OPERATORS": ",".join(self.operators), **definitions}
         command(
             Path(sys.executable).parent / "fypp",
             *(f'-D{name}="{value}"' for name, value in definitions.items()),
+            *more,
             *("-I", FORTRAN, "-I", FORTRAN / "nodes", "-M", FORTRAN, "-m", "signatures"),
             *("-M", ROOT / "pyops", "-m", "_functions"),
             *("-M", ROOT / "tests" / "fortran", "-m", "cases"),
@@ -68,26 +90,52 @@ class Sources:
 class Build:
     """The nodes as one compiler makes them."""
 
+    flags: tuple[str, ...] = ()
+
     def __init__(self, compiler, sources, folder):
         self.compiler, self.sources, self.folder = compiler, sources, folder
-        self.flags = COMPILERS[compiler].split()
-        self.objects = [self.compile(sources.folder / f"{name}.f90") for name in sources.names]
+        self.flags = self.flags or COMPILERS[compiler].split()
+        self.objects = [self.compile(source) for source in self.listed()]
+        self.library = self.libraries()
+
+    def listed(self):
+        """The sources that it compiles."""
+        return [self.sources.folder / f"{name}.f90" for name in self.sources.names]
+
+    def libraries(self):
+        """What programs are linked with: the library as installed."""
+        library = Path(pyops.__main__.library())
+        return [library, f"-Wl,-rpath,{library.parent}"]
 
     def compile(self, source):
         target = self.folder / f"{source.stem}.o"
         command(self.compiler, *self.flags, "-c", source, "-o", target, cwd=self.folder)
         return target
 
-    def run(self, *sources):
-        """Compile a program of some sources, run it in the folder of the build."""
+    def link(self, *sources):
+        """A program of some sources, named after the last."""
         objects = [self.compile(source) for source in sources]
         program = self.folder / objects[-1].stem
-        library = Path(pyops.__main__.library())
         command(
-            *(self.compiler, *self.flags, *self.objects, *objects, library),
-            *(f"-Wl,-rpath,{library.parent}", "-o", program),
+            *(self.compiler, *self.flags, *self.objects, *objects, *self.library, "-o", program)
         )
-        return command(program, cwd=self.folder)
+        return program
+
+    def run(self, *sources):
+        """Make a program and run it in the folder of the build."""
+        return command(self.link(*sources), cwd=self.folder)
+
+
+class Whole(Build):
+    """Nodes and kernels by one compiler."""
+
+    flags = ("-O2", "-fopenmp")
+
+    def listed(self):
+        return [*self.sources.whole()]
+
+    def libraries(self):
+        return []
 
 
 def available():

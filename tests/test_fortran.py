@@ -9,7 +9,7 @@ import pytest
 from pyops import Graph
 from pyops._operator import OPERATORS
 
-from .compilers import COMPILERS, ROOT, Build, Sources, available, cases
+from .compilers import COMPILERS, ROOT, Build, Sources, Whole, available, cases
 
 PROGRAMS = ROOT / "tests" / "fortran"
 pytestmark = pytest.mark.bare
@@ -64,6 +64,15 @@ def test_nodes(build, sources, variant):
             assert error <= tolerance * scale, (name, what)
         seen.add(name.partition("-")[0])
     assert seen >= {op for op in OPERATORS if op not in ("max", "min")} | {"maxval", "minval"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_kernels_too(sources, compiler, tmp_path):
+    """The whole library by each compiler."""
+    if compiler not in available():
+        pytest.skip(f"no {compiler} here")
+    test_nodes(Whole(compiler, sources, tmp_path), sources, "r8")
 
 
 @pytest.mark.parametrize("program", ["originals", "tapes"])
