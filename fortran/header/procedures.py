@@ -94,9 +94,12 @@ def read_procedures(source: str) -> list[Procedure]:
     return found
 
 
+_interfaces = re.compile(r"^ *(abstract )?interface\b.*?^ *end interface", re.DOTALL | re.M)
+
+
 def join_lines(source: str) -> list[str]:
     """Statements without their indent; continued ones as one line."""
-    joined = re.sub(r" *& *\n *&? *", " ", source)
+    joined = re.sub(r" *& *\n *&? *", " ", _interfaces.sub("", source))
     return [re.sub(r"\( ", "(", line.strip()) for line in joined.split("\n")]
 
 

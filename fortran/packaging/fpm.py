@@ -1,17 +1,14 @@
-"""Write a package for fpm, the Fortran package manager, with all sources expanded: fpm.py FOLDER
+"""Write a package for fpm, the Fortran package manager: fpm.py FOLDER VERSION pyops.h *.f90
 
-It needs neither fypp nor Python; other build systems may take its sources as well.
+It has the expanded sources, so it needs neither fypp nor Python; any build system can take them.
 """
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FORTRAN = ROOT / "fortran"
-VECTORS = 16, 32, 64
 
 MANIFEST = """\
 name = "pyops"
@@ -30,6 +27,12 @@ openmp = "*"
 implicit-typing = false
 implicit-external = false
 source-form = "free"
+
+[[example]]
+name = "gno_conv_c"
+source-dir = "example"
+main = "gno_conv.c"
+link = ["m"]
 """
 README = """\
 # pyops {version} for fpm
@@ -54,55 +57,38 @@ end module
 """
 
 
-def version() -> str:
-    found = re.search(r"version: '(.*?)'", (ROOT / "meson.build").read_text())
-    assert found
-    return found[1]
-
-
-def expand(source: Path, vector: int = 16) -> str:
-    command = ["fypp", f"-DVECTOR={vector}", "-I", FORTRAN, "-M", ROOT / "pyops"]
-    return subprocess.check_output([*command, "-m", "_functions", source], text=True)
-
-
-def write_sources(folder: Path) -> list[Path]:
+def write_sources(sources: list[Path], folder: Path) -> None:
     """One file a module; that of the tile chooses between the vectors."""
     folder.mkdir(parents=True)
-    for source in sorted([*FORTRAN.rglob("*.fypp"), *FORTRAN.rglob("*.f90")]):
-        if not re.search(r"^(sub)?module ", source.read_text(), re.MULTILINE):
-            continue
-        if source.stem == "tile":
-            write_tile(source, folder)
+    vectors = {}
+    for source in sources:
+        if match := re.fullmatch(r"tile(\d+)", source.stem):
+            vectors[int(match[1])] = source.read_text()
         else:
-            (folder / f"{source.stem}.f90").write_text(expand(source))
-    return sorted(folder.glob("*.f90"))
-
-
-def write_tile(source: Path, folder: Path) -> None:
+            shutil.copy(source, folder)
     branches = []
-    for vector in VECTORS:
-        text = expand(source, vector)
+    for vector, text in vectors.items():
         body = re.sub(r"\A\s*module \w+\n|\nend module\s*\Z", "", text)
         (folder / f"tile{vector}.inc").write_text(body + "\n")
-        word = "if" if vector == VECTORS[0] else "elif"
+        word = "elif" if branches else "if"
         branches.append(f'#{word} PYOPS_VECTOR == {vector}\n#include "tile{vector}.inc"')
     (folder / "tile.F90").write_text(TILE.format(branches="\n".join(branches)))
 
 
-def write_package(folder: Path) -> None:
+def write_package(folder: Path, version: str, header: Path, sources: list[Path]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    sources = write_sources(folder / "src")
+    write_sources(sources, folder / "src")
     (folder / "include").mkdir()
-    header = folder / "include" / "pyops.h"
-    write = [sys.executable, FORTRAN / "header" / "write.py", version(), header, ROOT / "pyops"]
-    subprocess.check_call([*write, *sources])
+    shutil.copy(header, folder / "include")
     (folder / "example").mkdir()
     for example in (ROOT / "examples" / "fortran").glob("*.[cf]*"):
         shutil.copy(example, folder / "example")
-    (folder / "fpm.toml").write_text(MANIFEST.format(version=version()))
-    (folder / "README.md").write_text(README.format(version=version(), flags=FLAGS))
+    (folder / "fpm.toml").write_text(MANIFEST.format(version=version))
+    (folder / "README.md").write_text(README.format(version=version, flags=FLAGS))
     shutil.copy(ROOT / "LICENSE", folder)
 
 
 if __name__ == "__main__":
-    write_package(Path(sys.argv[1]))
+    folder, version, *files = sys.argv[1:]
+    header, *sources = map(Path, files)
+    write_package(Path(folder), version, header, sources)
