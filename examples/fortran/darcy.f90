@@ -4,7 +4,7 @@ program darcy
   !!     h_i <- h_i + silu(sum_j area_j h_j kappa(x_j - x_i) + W h_i + b)
   !!
   !! darcy FILE LOSSES reads meshes, flows, initial parameters and the order of the batches from a
-  !! file that examples/fortran/darcy.py writes, and leaves the loss of every step in another.
+  !! file that examples/fortran/twin.py writes, and leaves the loss of every step in another.
   use, intrinsic :: iso_fortran_env, only: int64, real32, real64, error_unit
   use adam, only: adam_type
   use pyops, only: array_type, graph_type, tape_type, get_num_threads, &

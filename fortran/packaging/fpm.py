@@ -57,15 +57,39 @@ end module
 """
 
 
+INTERFACES = re.compile(r"^ *interface\b.*?^ *end interface", re.DOTALL | re.MULTILINE)
+BINDING = re.compile(r'bind\(c, name="(\w+)"\)')
+
+
+def used_modules(texts: dict[str, str]) -> dict[str, set[str]]:
+    """The modules whose procedures a source calls by their names in C; fpm would leave them out."""
+    homes = {}
+    for text in texts.values():
+        module = re.search(r"^module (\w+)", text, re.MULTILINE)
+        assert module
+        homes |= dict.fromkeys(BINDING.findall(INTERFACES.sub("", text)), module[1])
+    return {
+        name: {
+            homes[binding]
+            for block in INTERFACES.findall(text)
+            for binding in BINDING.findall(block)
+            if binding in homes
+        }
+        for name, text in texts.items()
+    }
+
+
 def write_sources(sources: list[Path], folder: Path) -> None:
     """One file a module; that of the tile chooses between the vectors."""
     folder.mkdir(parents=True)
-    vectors = {}
-    for source in sources:
-        if match := re.fullmatch(r"tile(\d+)", source.stem):
-            vectors[int(match[1])] = source.read_text()
-        else:
-            shutil.copy(source, folder)
+    texts = {source.stem: source.read_text() for source in sources}
+    vectors = {
+        int(name[4:]): texts.pop(name) for name in [*texts] if re.fullmatch(r"tile\d+", name)
+    }
+    for name, modules in used_modules(texts).items():
+        lines = "".join(f"  use {module}, only:\n" for module in sorted(modules))
+        text = re.sub(r"^(module \w+\n)", rf"\1{lines}", texts[name], count=1, flags=re.MULTILINE)
+        (folder / f"{name}.f90").write_text(text)
     branches = []
     for vector, text in vectors.items():
         body = re.sub(r"\A\s*module \w+\n|\nend module\s*\Z", "", text)

@@ -2,7 +2,7 @@
 
 Both start from the same parameters and take the same batches; the twin is examples/darcy.py.
 
-    python examples/fortran/darcy.py PROGRAM      a few minutes on two quiet cores
+    python examples/fortran/twin.py PROGRAM      a few minutes on two quiet cores
 
 The file for Fortran is a stream of 4-byte integers, then of 8-byte reals, in the order of `write`.
 """
@@ -19,19 +19,19 @@ from threadpoolctl import threadpool_limits
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-import darcy as twin  # noqa: E402
+import darcy  # noqa: E402
 from darcy_data import draw_fields, make_mesh, solve_flows  # noqa: E402
 
 
 def order_of_batches(samples, steps, layers, seed):
     """The parameters that the twin starts from, and the samples of each of its batches."""
     rng = np.random.default_rng(seed)
-    start, rest, batches = twin.draw_network(rng, layers), np.array([], int), []
+    start, rest, batches = darcy.draw_network(rng, layers), np.array([], int), []
     for _ in range(steps):
-        if len(rest) < twin.BATCH:
+        if len(rest) < darcy.BATCH:
             rest = rng.permutation(samples)
-        batches.append(rest[: twin.BATCH])
-        rest = rest[twin.BATCH :]
+        batches.append(rest[: darcy.BATCH])
+        rest = rest[darcy.BATCH :]
     return start, np.array(batches)
 
 
@@ -44,9 +44,9 @@ def in_order(network):
 def write(path, trained, test, steps, layers, seed):
     """Mesh, flows, batches and parameters as the Fortran program reads them."""
     network, batches = order_of_batches(len(trained.u), steps, layers, seed)
-    values, mesh = in_order(network), twin.Discretisation(trained)
-    nodes, edges = len(trained.area), mesh.graph.num_edges // twin.BATCH  # of one copy
-    sizes = nodes, edges, twin.BATCH, layers, twin.WIDTH, twin.HIDDEN
+    values, mesh = in_order(network), darcy.Discretisation(trained)
+    nodes, edges = len(trained.area), mesh.graph.num_edges // darcy.BATCH  # of one copy
+    sizes = nodes, edges, darcy.BATCH, layers, darcy.WIDTH, darcy.HIDDEN
     sizes += len(trained.u), len(test.u), steps, len(values)
     src, dst = (ends[:edges] + 1 for ends in (mesh.graph.src, mesh.graph.dst))
     reals = [mesh.coords[:edges], trained.points, trained.even, mesh.area[:nodes], trained.area]
@@ -69,7 +69,7 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
 
-    fields = draw_fields(given.samples + 8 * twin.BATCH, given.seed)
+    fields = draw_fields(given.samples + 8 * darcy.BATCH, given.seed)
     mesh = make_mesh(given.spacing, seed=1)
     trained, test = (solve_flows(mesh, f) for f in np.split(fields, [given.samples]))
     with tempfile.TemporaryDirectory() as folder:
@@ -81,9 +81,9 @@ def main(arguments=None):
     errors = {"Fortran": float(output.split()[-1])}
     with threadpool_limits(1, user_api="blas"):
         begin = time.perf_counter()
-        network, losses["Python"] = twin.train(trained, given.steps, given.layers, given.seed)
+        network, losses["Python"] = darcy.train(trained, given.steps, given.layers, given.seed)
         each = (time.perf_counter() - begin) / len(losses["Python"])
-        errors["Python"] = test.error(twin.predict(network, test))
+        errors["Python"] = test.error(darcy.predict(network, test))
     print(f"the twin in Python: {1000 * each:.1f} ms a step")
     apart = abs(losses["Fortran"] - losses["Python"])
     print(f"losses apart by {apart[:20].max():.1e} in the first 20 steps, {apart.max():.1e} in all")
