@@ -273,7 +273,8 @@ contains
   subroutine simulate()
     !! New waves on the coarse grid: the loop of the simulation, without and with the correction.
     integer, parameter :: new = 8
-    real(real64) :: truth(cells, 0:steps, new), plain(cells), helped(cells), c(cells), time, apart(2)
+    real(real64) :: truth(cells, 0:steps, new), plain(cells), helped(cells), c(cells)
+    real(real64) :: time, apart(2)
     integer :: wave, step
     integer(int64) :: start, now, rate
     call solve_finely(truth)

@@ -161,8 +161,8 @@ contains
       call tape%clear(after=last_leaf)
     end do
     close (unit)
-    print "(i0, a, f0.1, a, i0, a)", step - 1, " steps, ", 1000*(seconds() - start_time)/(step - 1), &
-      " ms each on ", get_num_threads(), " threads"
+    print "(i0, a, f0.1, a, i0, a)", step - 1, " steps, ", &
+      1000*(seconds() - start_time)/(step - 1), " ms each on ", get_num_threads(), " threads"
   end subroutine
 
   real(real64) function test_error()

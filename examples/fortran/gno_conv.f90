@@ -33,7 +33,8 @@ program gno_conv_example
   slope = dot_product(direction, params%grad(:, 1))
 
   difference = (moved(step) - moved(-step))/(2*step)
-  print "(a, f0.8, a, f0.8)", "gradient along a direction ", slope, ", central difference ", difference
+  print "(a, f0.8, a, f0.8)", &
+    "gradient along a direction ", slope, ", central difference ", difference
   if (tape%status() /= 0) write (error_unit, "(a)") tape%message()
   if (abs(slope - difference) > 1e-6*abs(slope)) error stop "they differ"
   call tape%clear()
