@@ -1,7 +1,13 @@
-"""`python -m pyops`: what is installed, and whether its derivatives are right."""
+"""`python -m pyops`: what is installed, and whether its derivatives are right.
+
+`python -m pyops --flags`: what a Fortran or C compiler needs to use the library in this package.
+"""
 
 from __future__ import annotations
 
+import argparse
+import importlib.resources
+import shlex
 import sys
 import textwrap
 from pathlib import Path
@@ -19,6 +25,25 @@ _SIZES["width"] = 6
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m pyops", description=__doc__)
+    parser.add_argument("--flags", action="store_true", help="print flags for gfortran, cc and c++")
+    if parser.parse_args().flags:
+        print(flags())
+        return 0
+    return check()
+
+
+def flags() -> str:
+    """Where header, Fortran modules and library are, as options of compilers."""
+    package = importlib.resources.files("pyops")
+    files = "include/pyops.h", "include/pyops/pyops_edges.mod", "lib/libpyops.so"
+    include, modules, lib = (Path(str(package.joinpath(*f.split("/")))).parent for f in files)
+    words = f"-I{include}", f"-I{modules}", f"-L{lib}", f"-Wl,-rpath,{lib}", "-lpyops"
+    return shlex.join(words)
+
+
+def check() -> int:
+    """Show what is installed and check the derivatives of every operator."""
     print(f"pyops {__version__}, Python {sys.version.split()[0]}, NumPy {np.__version__}")
     print(f"library  {library()}")
     print(f"threads  {get_num_threads()} of {_kernels.pyops_process.available_threads()}\n")

@@ -53,6 +53,16 @@ def build(folder, dist):
     return Path(shutil.copy(sdist, dist)), wheel
 
 
+def archive_for_fpm(sdist, folder):
+    """The package for fpm beside the sdist."""
+    say("writing the package for fpm")
+    name = sdist.name.replace(".tar.gz", "-fpm")
+    run("meson", "setup", folder / "fpm", ROOT, "-Dpython=disabled")
+    run("meson", "compile", "-C", folder / "fpm", "fpm")
+    (folder / "fpm" / "fpm").rename(folder / name)
+    return Path(shutil.make_archive(sdist.parent / name, "gztar", folder, name))
+
+
 def check(sdist, wheel, folder, arguments):
     """The tests of the sdist against the wheel, away from the checkout."""
     say(f"installing {wheel.name} beside nothing but NumPy")
@@ -76,6 +86,7 @@ def main():
         folder = Path(temporary)
         (folder / "raw").mkdir()
         sdist, wheel = build(folder / "raw", ROOT / "dist")
+        archive_for_fpm(sdist, folder)
         failed = check(sdist, wheel, folder, sys.argv[1:])
     say("failed" if failed else f"{wheel.relative_to(ROOT)} and {sdist.relative_to(ROOT)} are good")
     return failed

@@ -1,0 +1,203 @@
+"""Write pyops.h: what the generated sources bind to C, in the words of the declarations.
+
+python header.py VERSION pyops.h pyops/ fortran/*.f90
+"""
+
+import re
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+
+from declarations import Declaration, read_declaration
+from procedures import Procedure, read_procedures
+
+INTRODUCTION = """
+pyops {version}: differentiable graph and neural-operator kernels.
+
+Link with -lpyops; pkg-config and CMake know it as pyops. Every procedure comes for float (_r4) and
+double (_r8). Arrays are contiguous in C order, [rows][columns] with the columns side by side; an
+array that is optional, not wanted or not given may be NULL. Nothing here checks shapes or indices
+but pyops_pack_edges.
+
+A backward procedure writes the gradients of <gy, y>. A double_backward procedure writes the
+gradients of the sum of <h, gradient> over all first-order gradients; its dgy is the derivative of
+y in the direction of the h as well (jvp), and then no gy is needed.
+
+A graph enters as incoming and outgoing rows, made of its edges by pyops_pack_edges, and, for edges
+shared by several entries, their entries by edge, made by pyops_pack_ids. Which of them a procedure
+takes, its arguments say.
+"""
+
+MEANINGS = {
+    "num_src": "Number of source nodes.",
+    "num_dst": "Number of destination nodes.",
+    "num_edges": "Number of rows of edge arrays.",
+    "num_entries": "Number of entries of the graph; num_edges where no edge is shared.",
+    "shared_edges": "1 if any edge has several entries, else 0.",
+    "threads": "Number of threads, at least 1. The results do not depend on it.",
+    "accumulate": "1 to add to the outputs, 0 to overwrite them.",
+    "wanted": "Outputs to compute, a sum of bits",
+    "given": "Cotangents h that are given and read, a sum of bits",
+    "present": "Inputs that are given, a sum of bits",
+    "packed": "Inputs that come in the second of their forms, a sum of bits",
+    "in_offsets": "[num_dst + 1] Where the entries of each destination begin, from 1.",
+    "in_nodes": "[num_entries] Their sources, from 1.",
+    "in_edges": "[num_entries] Their edges, from 1.",
+    "out_offsets": "[num_src + 1] Where the entries of each source begin, from 1.",
+    "out_nodes": "[num_entries] Their destinations, from 1.",
+    "out_edges": "[num_entries] Their edges, from 1.",
+    "id_offsets": "[num_edges + 1] Where the entries of each edge begin, from 1; unused and "
+    "possibly NULL where none is shared.",
+    "id_entries": "[num_entries] Their places along the incoming rows, from 1; likewise.",
+    "gy": "Cotangent of y.",
+    "dgy": "Gradient by gy, or the derivative of y along the h.",
+    "status": "0, or more than 0 if memory was short, or PYOPS_INTERRUPTED.",
+}
+BITS = "wanted", "given", "present", "packed"
+ELEMENTWISE = {
+    "axes": "Number of axes of the space that is walked, at least 1.",
+    "split": "Axis from 1 that is cut into parts; 1 will do.",
+    "piece": "Length of a part on it; for threads about 65536 elements, else its extent.",
+    "parts": "Number of parts, extent / piece rounded up.",
+    "code": "The function, one of enum pyops_function.",
+    "operation": "1 sum, 2 max, 3 min: how results are taken along axes of stride 0.",
+    "constant": "The number that leaky_relu (negative slope) and share take.",
+    "divisor": "What results that are summed are divided by; 1 for none.",
+    "present": "Arrays that the function reads, a sum of bits: 1 x1, 2 x2, 4 gy, 8 hx1, 16 hx2.",
+    "layout": "[arrays + 1][axes] Extents, then the strides of each array in the order of the "
+    "arguments, in elements; 0 repeats an operand and reduces a result.",
+    "x1": "First operand.",
+    "x2": "Second operand.",
+}
+
+
+def describe(name: str, declaration: Declaration) -> str:
+    """What an argument means."""
+    own = {**MEANINGS, **(ELEMENTWISE if declaration.name == "elementwise" else {})}
+    inputs, stem = declaration.inputs, name[1:]
+    if name in inputs or name in declaration.options:
+        return declaration.text(name)
+    if name in own:
+        shape = declaration.shape(declaration.output) if name in ("gy", "dgy") else ""
+        return f"{shape} {own[name]}"
+    if name == "y":
+        return f"{declaration.shape(declaration.output)} The result."
+    if stem in inputs or (declaration.name == "elementwise" and stem in own):
+        shape = declaration.shape(inputs.get(stem, ""))
+        role = {
+            "g": f"Gradient by {stem}.",
+            "h": f"Cotangent of the gradient by {stem}, or tangent of {stem}.",
+            "d": f"Second derivative, by {stem}.",
+        }
+        return f"{shape} {role.get(name[0], '')}"
+    return "Length of an axis of the shapes."
+
+
+def bits(name: str, procedure: Procedure, declaration: Declaration) -> str:
+    """The arrays that the bits of an argument stand for."""
+    inputs = [n for n in procedure.names if n in declaration.inputs] or ["x1", "x2"]
+    names = {
+        "wanted": [a.name for a in procedure.arguments if a.written and a.name != "status"],
+        "given": [n for n in procedure.names if n[0] == "h" and n[1:] in inputs],
+        "present": inputs,
+        "packed": [n for n in inputs if "|" in declaration.inputs.get(n, "")],
+    }[name]
+    return ", ".join(f"{2**i} {n}" for i, n in enumerate(names))
+
+
+def room_text(room: list[Procedure], declaration: Declaration) -> str:
+    """Formula and arguments of an operator, for all its procedures."""
+    meanings: dict[str, list[str]] = {}
+    for procedure in room:
+        for name in procedure.names:
+            found = meanings.setdefault(name, [describe(name, declaration)])
+            if name in BITS and declaration.name + name != "elementwisepresent":
+                listed = bits(name, procedure, declaration)
+                if name in ("wanted", "given"):
+                    phase = procedure.name.removeprefix(f"pyops_{declaration.name}_")
+                    listed = f"{phase.rpartition('_')[0]}: {listed}"
+                if listed not in found:
+                    found.append(listed)
+    lines = [*textwrap.wrap(f"{declaration.name}: {room[0].module}", 96), ""]
+    return "\n".join(lines + table((n, "; ".join(texts)) for n, texts in meanings.items()))
+
+
+def table(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Names and texts in two columns."""
+    rows = list(rows)
+    wide = max((len(name) for name, _ in rows), default=0) + 2
+    return [
+        line
+        for name, text in rows
+        for line in textwrap.wrap(
+            name.ljust(wide) + " ".join(text.split()), 96, subsequent_indent=" " * wide
+        )
+    ]
+
+
+def single_text(procedure: Procedure) -> str:
+    rows = [(a.name, f"{a.shape} {a.note}") for a in procedure.arguments if a.note]
+    return "\n".join(textwrap.wrap(procedure.doc, 96) + ([""] if rows else []) + table(rows))
+
+
+def comment(text: str) -> str:
+    lines = text.strip().replace("*/", "* /").split("\n")
+    return "/* " + "\n".join([lines[0], *(f" * {line}".rstrip() for line in lines[1:])]) + " */"
+
+
+def enumeration(name: str, members: Iterable[str]) -> str:
+    lines = ["  "]
+    for member in members:
+        lines += ["  "] if len(lines[-1]) + len(member) > 96 else []
+        lines[-1] += f"{member}, "
+    inside = "\n".join(line.rstrip() for line in lines).rstrip(",")
+    return f"enum {name} {{\n{inside}\n}};"
+
+
+def choices(declaration: Declaration) -> list[str]:
+    """The choices of an operator's options, by number."""
+    found = []
+    for option, words in declaration.choices.items():
+        name = f"pyops_{declaration.name}_{option}"
+        members = [f"{name}_{word}".upper() + f" = {i}" for i, word in enumerate(words, start=1)]
+        found.append(enumeration(name, members))
+    return found
+
+
+def functions(tables: Path) -> str:
+    sys.path.insert(0, str(tables))
+    from _functions import CODES, PUBLIC
+
+    names = [f.name for f in PUBLIC] + ["positive", "share"]
+    members = [f"PYOPS_{name.upper()} = {CODES[name]}" for name in names]
+    text = comment("The elementwise functions; positive is x itself, share x / constant.")
+    return f"{text}\n{enumeration('pyops_function', members)}"
+
+
+def write_header(version: str, tables: Path, sources: list[Path]) -> str:
+    blocks = [
+        comment(INTRODUCTION.format(version=version)),
+        "#ifndef PYOPS_H\n#define PYOPS_H\n\n#include <stddef.h>\n#include <stdint.h>",
+        f'#define PYOPS_VERSION "{version}"',
+        "#define PYOPS_INTERRUPTED (-1)\n#define PYOPS_OUT_OF_BOUNDS (-2)",
+        '#ifdef __cplusplus\nextern "C" {\n#endif',
+        functions(tables),
+    ]
+    operators = tables / "ops"
+    for source in sorted(sources, key=lambda s: (operators / f"{s.stem}.py").is_file()):
+        found = read_procedures(source.read_text())
+        declaration = read_declaration(operators, source.stem)
+        room = [p for p in found if re.fullmatch(rf"pyops_{source.stem}_\w+_r[48]", p.name)]
+        if declaration and room:
+            blocks += [comment(room_text(room, declaration)), *choices(declaration)]
+            blocks += [p.prototype() for p in room]
+            found = [p for p in found if p not in room]
+        blocks += [f"{comment(single_text(p))}\n{p.prototype()}" for p in found]
+    blocks.append("#ifdef __cplusplus\n}\n#endif\n\n#endif")
+    return "\n\n".join(blocks) + "\n"
+
+
+if __name__ == "__main__":
+    version, out, tables, *sources = sys.argv[1:]
+    Path(out).write_text(write_header(version, Path(tables), [Path(s) for s in sources]))
