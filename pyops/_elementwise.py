@@ -157,6 +157,12 @@ class BroadcastPhase(Phase):
 class ElementwisePhase(BroadcastPhase):
     """A phase of a function of the table."""
 
+    def output_shape(
+        self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
+    ) -> Lengths:
+        self._complete(options)
+        return broadcast(self.caller, dict(zip(self.signature.inputs, arrays, strict=True)))
+
     def _make_plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
     ) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,12 @@ class Operator:
         *_, dy = self._phases["jvp"].run(inputs_and_tangents, options, None, outs, accumulate)
         assert dy is not None
         return dy
+
+    def output_shape(
+        self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
+    ) -> tuple[int, ...]:
+        """The shape of y for inputs of which only the shapes are known, None where absent."""
+        return self._phases["forward"].output_shape(sizes, arrays, options)
 
     def _usage(self) -> str:
         """The signature, one parameter a line."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import _kernels
 from ._arrays import Array, buffers_for, check_outputs, hand_over, plain
-from ._plan import Kernel, Plan, Slot, make_plan
+from ._plan import Kernel, Plan, Slot, make_plan, solved_shapes
 from ._signature import Shape, Signature
 from ._threads import get_num_threads
 from .graph import Graph
@@ -118,6 +118,20 @@ class Phase:
         """What a plan depends on."""
         return array.shape, array.dtype.char
 
+    def output_shape(
+        self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
+    ) -> tuple[int, ...]:
+        """The shape of the first output, for arrays of which only the shapes are known."""
+        return solved_shapes(
+            self.signature,
+            self.caller,
+            sizes,
+            self.slots,
+            arrays,
+            self._complete(options),
+            self.outputs,
+        )[next(iter(self.outputs))]
+
     def _plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
     ) -> Plan:
@@ -199,7 +213,7 @@ class Phase:
             arrays += [*rest[count + self.seeds :], *padding]
         return graph, arrays
 
-    def _complete(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _complete(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """All options in the declared order, defaults included."""
         declared = self.signature.options
         for name in options.keys() - declared.keys():

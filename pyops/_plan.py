@@ -107,6 +107,23 @@ def make_plan(
     )
 
 
+def solved_shapes(
+    signature: Signature,
+    caller: str,
+    known: Mapping[str, int],
+    slots: Sequence[Slot],
+    arrays: Sequence[Any],
+    options: Mapping[str, Any],
+    outputs: Mapping[str, Shape],
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of the outputs, for arrays that have shapes but perhaps no elements."""
+    _, sizes = _check_options(caller, signature.options, options)
+    found = {**sizes, **known}
+    slots, outputs, _ = _choose_forms(signature, slots, arrays, outputs)
+    _solve(signature, caller, slots, arrays, options, found)
+    return {n: tuple(size.value(found) for size in shape) for n, shape in outputs.items()}
+
+
 @functools.cache
 def arguments_of(kernel: Kernel) -> tuple[str, ...]:
     """The names of a compiled procedure's arguments, in the order of the wrapper."""

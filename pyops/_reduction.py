@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -69,6 +69,12 @@ del OPERATORS[SELECT.name]
 
 class ReductionPhase(BroadcastPhase):
     """A phase of sum or mean, whose derivatives are sums and copies."""
+
+    def output_shape(
+        self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
+    ) -> Lengths:
+        options = self._complete(options)
+        return reduced(self.caller, arrays[0].shape, options["axis"], options["keepdims"]).shape
 
     def _checked(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None

@@ -22,16 +22,17 @@ class Size:
         self.names = frozenset(self._code.co_names)
 
     def value(self, known: Mapping[str, int]) -> int:
-        return int(eval(self._code, {"__builtins__": {}}, dict(known)))
+        length: int = eval(self._code, {"__builtins__": {}}, dict(known))
+        return length
 
     def solve(self, length: int, known: Mapping[str, int]) -> tuple[str, int | None]:
         """The one unknown name and the value that gives the axis this length, if there is one."""
         (name,) = self.names - known.keys()
         base = self.value({**known, name: 0})
         slope = self.value({**known, name: 1}) - base
-        value, rest = divmod(length - base, slope)
+        value = (length - base) // slope
         least = 0 if name.startswith("num_") else 1
-        return name, value if rest == 0 and value >= least else None
+        return name, value if value * slope == length - base and value >= least else None
 
 
 Shape = tuple[Size, ...]

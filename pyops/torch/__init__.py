@@ -1,0 +1,20 @@
+"""The operators on PyTorch tensors: `pyops.torch.<operator>`, differentiable as often as pyops is.
+
+Every operator of the table is here, with its name, shapes and options, and takes tensors on the
+CPU, whose memory the kernels read in place. Gradients, double backward, forward mode and
+`torch.func` (grad, jvp, vmap, jacrev, hessian) work as for torch's own functions.
+"""
+
+from typing import Any
+
+from .._operator import OPERATORS as _OPERATORS
+from ._function import function as _function
+from ._graph import Graph as Graph
+
+__all__ = ["Graph", *_OPERATORS]
+
+globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

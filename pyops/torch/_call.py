@@ -1,0 +1,63 @@
+"""A call of a phase on the memory of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from .._operator import Operator
+from ..graph import Graph
+
+Maybe: TypeAlias = "Tensor | None"
+DTYPES = torch.float32, torch.float64
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What a call is told beside its tensors."""
+
+    op: Operator
+    graph: Graph | None
+    options: dict[str, Any]
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.op.signature.inputs]
+
+    def run(
+        self, phase: str, tensors: Sequence[Maybe], wanted: Collection[str] | None = None
+    ) -> tuple[Tensor, ...]:
+        """A phase on the memory of the tensors; the results that are wanted."""
+        graph = () if self.graph is None else (self.graph,)
+        arrays = [None if t is None else t.detach().resolve_neg().numpy() for t in tensors]
+        which = {} if wanted is None else {"wanted": wanted}
+        results = getattr(self.op, phase)(*graph, *arrays, **which, **self.options)
+        if wanted is None:
+            results = (results[0] if phase == "forward" else results,)
+        return tuple(torch.from_numpy(r) for r in results if r is not None)
+
+
+def by_name(names: Sequence[str], wanted: Collection[str], found: Sequence[Maybe]) -> list[Maybe]:
+    """What was found of what is wanted, with None for the other names."""
+    held = dict(zip([n for n in names if n in wanted], found, strict=True))
+    return [held.get(name) for name in names]
+
+
+def check(label: str, tensor: object) -> Tensor:
+    """The argument, if it is a tensor whose memory kernels can read."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{label}: expected a torch.Tensor, got {type(tensor).__name__}")
+    if tensor.device.type != "cpu":
+        raise ValueError(f"{label}: expected a tensor on the CPU, got one on {tensor.device}")
+    if tensor.layout is not torch.strided:
+        raise TypeError(f"{label}: expected a dense tensor, got layout {tensor.layout}")
+    if tensor.dtype not in DTYPES:
+        hint = ""
+        if torch.is_autocast_enabled("cpu"):
+            hint = "; autocast is on: leave it around this call or pass tensor.float()"
+        raise TypeError(f"{label}: expected float32 or float64, got {tensor.dtype}{hint}")
+    return tensor

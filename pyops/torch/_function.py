@@ -1,0 +1,211 @@
+"""The phases of an operator as functions that torch differentiates: each by the next one.
+
+A value is differentiated by `Gradient`, that by `Second`; a value moved forward is a `Tangent`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function, forward_ad
+
+from .._operator import Operator
+from ..graph import Graph
+from ._call import Call, Maybe, by_name, check
+from ._graph import Graph as TorchGraph
+from ._library import Registered
+
+
+def total(parts: Sequence[Sequence[Maybe]]) -> tuple[Maybe, ...]:
+    """The sums of what is there."""
+
+    def add(one: Maybe, other: Maybe) -> Maybe:
+        return other if one is None else one if other is None else one + other
+
+    return tuple(functools.reduce(add, some) for some in zip(*parts, strict=True))
+
+
+class Phase(Function):  # type: ignore[misc]
+    """What the phases share: how they are remembered, and how they are mapped over a batch."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.told = [value for value in inputs if not isinstance(value, Tensor | None)]
+        tensors = inputs[len(ctx.told) :]
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.set_materialize_grads(False)
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: Any, *arguments: Any) -> Any:
+        """One call for each of the batch."""
+
+        def pick(place: int) -> list[Any]:
+            return [
+                a if d is None or not isinstance(a, Tensor) else a.select(d, place)
+                for a, d in zip(arguments, in_dims, strict=True)
+            ]
+
+        rows = [cls.apply(*pick(place)) for place in range(info.batch_size)]
+        if isinstance(rows[0], Tensor):
+            return torch.stack(rows), 0
+        return tuple(torch.stack(some) for some in zip(*rows, strict=True)), (0,) * len(rows[0])
+
+
+class Value(Phase):
+    @staticmethod
+    def forward(call: Call, *inputs: Maybe) -> Tensor:
+        return call.run("forward", inputs)[0]
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Maybe) -> Any:
+        (call,), inputs, (gy,) = ctx.told, ctx.saved_tensors, cotangents
+        wanted = _wanted(call.names, ctx.needs_input_grad[1:])
+        if gy is None or not wanted:
+            return (None,) * (1 + len(inputs))
+        return None, *by_name(call.names, wanted, Gradient.apply(call, wanted, *inputs, gy))
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *tangents: Maybe) -> Any:
+        return Tangent.apply(*ctx.told, *ctx.saved_tensors, *tangents)
+
+
+class Gradient(Phase):
+    @staticmethod
+    def forward(call: Call, wanted: tuple[str, ...], *inputs_and_gy: Maybe) -> tuple[Tensor, ...]:
+        return call.run("backward", inputs_and_gy, wanted)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Maybe) -> Any:
+        (call, wanted), tensors = ctx.told, ctx.saved_tensors
+        names = [*call.names, "gy"]
+        needed = _wanted(names, ctx.needs_input_grad[2:])
+        if not needed or all(h is None for h in cotangents):
+            return (None,) * (2 + len(tensors))
+        hs = by_name(call.names, wanted, cotangents)
+        return None, None, *by_name(names, needed, Second.apply(call, needed, *tensors, *hs))
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, __: None, *tangents: Maybe) -> Any:
+        """Second derivatives are symmetric, so `Second` gives them times the tangents."""
+        (call, wanted), (*inputs, gy) = ctx.told, ctx.saved_tensors
+        *along, along_gy = tangents
+        parts = []
+        if any(t is not None for t in along):
+            parts.append(Second.apply(call, wanted, *inputs, gy, *along))
+        if along_gy is not None:
+            parts.append(Gradient.apply(call, wanted, *inputs, along_gy))
+        return total(parts) if parts else (None,) * len(wanted)
+
+
+class Tangent(Phase):
+    @staticmethod
+    def forward(call: Call, *inputs_and_tangents: Maybe) -> Tensor:
+        return call.run("jvp", inputs_and_tangents)[0]
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Maybe) -> Any:
+        (call,), tensors, (dgy,) = ctx.told, ctx.saved_tensors, cotangents
+        count = len(call.names)
+        inputs, tangents = tensors[:count], tensors[count:]
+        by_inputs = _wanted(call.names, ctx.needs_input_grad[1 : 1 + count])
+        by_tangents = _wanted(call.names, ctx.needs_input_grad[1 + count :])
+        first: list[Maybe] = [None] * count
+        second: list[Maybe] = [None] * count
+        if dgy is not None and by_inputs:
+            found = Second.apply(call, by_inputs, *inputs, dgy, *tangents)
+            first = by_name(call.names, by_inputs, found)
+        if dgy is not None and by_tangents:
+            found = Gradient.apply(call, by_tangents, *inputs, dgy)
+            second = by_name(call.names, by_tangents, found)
+        return None, *first, *second
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *moved: Maybe) -> Any:
+        (call,), tensors = ctx.told, ctx.saved_tensors
+        count = len(call.names)
+        if any(t is not None for t in moved[:count]):
+            raise _beyond(call, "forward mode over forward mode")
+        return Tangent.apply(call, *tensors[:count], *moved[count:])
+
+
+class Second(Phase):
+    @staticmethod
+    def forward(call: Call, wanted: tuple[str, ...], *arguments: Maybe) -> tuple[Tensor, ...]:
+        return call.run("double_backward", arguments, wanted)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Maybe) -> Any:
+        if all(c is None for c in cotangents):
+            return (None,) * (2 + len(ctx.saved_tensors))
+        raise _beyond(ctx.told[0], "third derivatives")
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Maybe) -> Any:
+        raise _beyond(ctx.told[0], "third derivatives")
+
+
+def _wanted(names: Sequence[str], needed: Sequence[bool]) -> tuple[str, ...]:
+    return tuple(name for name, need in zip(names, needed, strict=True) if need)
+
+
+def _beyond(call: Call, what: str) -> NotImplementedError:
+    return NotImplementedError(f"pyops.torch.{call.op.name}: {what}: pyops ends at the second")
+
+
+def _traced(tensors: Sequence[Maybe]) -> bool:
+    """Whether torch looks at what is called, in place of calling it."""
+    if torch.compiler.is_compiling():
+        return True
+    return any(t is not None and type(t) not in (Tensor, torch.nn.Parameter) for t in tensors)
+
+
+def _recorded(tensors: Sequence[Maybe]) -> bool:
+    """Whether a derivative may be asked for, or a transformation of torch.func is under way."""
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        return True
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def function(op: Operator) -> Callable[..., Tensor]:
+    """The operator on tensors."""
+    signature = op.signature
+    least, most = signature.required, len(signature.inputs)
+    has_graph = signature.has_graph
+    declared = [*signature.inputs.values()]
+
+    def call(*inputs: Any, **options: Any) -> Tensor:
+        graph = None
+        if has_graph and inputs:
+            graph, *inputs = inputs  # type: ignore[assignment]
+            if not isinstance(graph, Graph):
+                raise TypeError(f"{label}: graph: expected pyops.Graph, got {type(graph).__name__}")
+        if not least <= len(inputs) <= most:
+            names = ", ".join(signature.positional)
+            raise TypeError(f"{label}: expected arguments ({names}), got {len(inputs) + has_graph}")
+        tensors = [
+            None if t is None and i.optional else check(f"{label}: {i.name}", t)
+            for t, i in zip(inputs, declared, strict=False)
+        ]
+        tensors += [None] * (most - len(tensors))
+        if _traced(tensors):
+            if graph is not None and not isinstance(graph, TorchGraph):
+                raise TypeError(f"{label}: graph: expected pyops.torch.Graph where torch compiles")
+            return registered(graph, tensors, options)
+        told = Call(op, graph, options)
+        if not _recorded(tensors):
+            return told.run("forward", tensors)[0]
+        result: Tensor = Value.apply(told, *tensors)
+        return result
+
+    registered = Registered(op)
+    label = f"pyops.torch.{op.name}"
+    call.__name__ = call.__qualname__ = op.name
+    call.__module__ = "pyops.torch"
+    call.__doc__ = op.__doc__
+    call.__signature__ = op.__signature__  # type: ignore[attr-defined]
+    return call

@@ -1,0 +1,222 @@
+"""The door for PyTorch, over the operator table: derivatives, transformations, compilation."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import pyops  # noqa: E402
+import pyops.torch as pt  # noqa: E402
+from pyops._operator import OPERATORS  # noqa: E402
+
+from .cases import OPERATORS as ROOMS  # noqa: E402
+from .cases import representative  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+SMOOTH = "tanh"
+FEW = ["gno_conv", "kernel_conv", "ono_encode", "elem_scale", "tanh", "power", "sum", "max"]
+
+
+class Example:
+    """An operator on tensors: a small case of the table, or positive numbers that broadcast."""
+
+    def __init__(self, name, seed=0):
+        self.name, self.op, self.door = name, OPERATORS[name], getattr(pt, name)
+        self.options = {}
+        self.graph = None
+        if name in ROOMS:
+            problem = representative(name).problem(seed=seed)
+            self.options = dict(problem.options)
+            arrays = [problem.arrays[n] for n in self.op.signature.inputs]
+            if problem.graph is not None:
+                g = problem.graph
+                self.graph = pt.Graph(g.src, g.dst, g.num_src, g.num_dst)
+                if g.num_edges != len(g.src):
+                    self.graph = None
+        else:
+            rng = np.random.default_rng(seed)
+            shapes = [(3, 4), (4,)][: len(self.op.signature.inputs)]
+            arrays = [rng.uniform(0.2, 0.8, shape) for shape in shapes]
+        self.tensors = [torch.from_numpy(np.array(a)) for a in arrays if a is not None]
+
+    def __call__(self, *tensors):
+        graph = [] if self.graph is None else [self.graph]
+        return self.door(*graph, *tensors, **self.options)
+
+    def energy(self, *tensors):
+        y = self(*tensors)
+        return (
+            y * torch.cos(torch.arange(y.numel(), dtype=y.dtype).reshape(y.shape)) + y * y
+        ).sum()
+
+    def leaves(self):
+        return [t.clone().requires_grad_() for t in self.tensors]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_same_as_numpy(name):
+    example = Example(name)
+    graph = [] if example.graph is None else [example.graph]
+    expected = example.op(*graph, *(t.numpy() for t in example.tensors), **example.options)
+    assert np.array_equal(example(*example.tensors).numpy(), expected)
+    assert np.array_equal(example(*example.leaves()).detach().numpy(), expected)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_derivatives(name):
+    example = Example(name)
+    leaves = example.leaves()
+    close = {"atol": 1e-5, "rtol": 1e-4}
+    assert torch.autograd.gradcheck(example, leaves, check_forward_ad=True, fast_mode=True, **close)
+    assert torch.autograd.gradgradcheck(example, leaves, fast_mode=True, **close)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_transformations(name):
+    example = Example(name)
+    primals = tuple(example.tensors)
+    everything = tuple(range(len(primals)))
+    along = torch.func.jacfwd(example, everything)(*primals)
+    back = torch.func.jacrev(example, everything)(*primals)
+    for one, other in zip(along, back, strict=True):
+        assert one.abs().max() > 0
+        torch.testing.assert_close(one, other)
+    first = torch.func.hessian(example.energy, everything)(*primals)
+    second = torch.func.jacrev(torch.func.jacrev(example.energy, everything), everything)(*primals)
+    third = torch.func.jacrev(torch.func.jacfwd(example.energy, everything), everything)(*primals)
+    for i in everything:
+        for j in everything:
+            torch.testing.assert_close(first[i][j], second[i][j])
+            torch.testing.assert_close(first[i][j], third[i][j])
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_vmap(name):
+    example = Example(name)
+    batch = [torch.stack([t, 0.5 * t, 0.9 * t]) for t in example.tensors]
+    mapped = torch.func.vmap(example)(*batch)
+    for number in range(3):
+        torch.testing.assert_close(mapped[number], example(*(b[number] for b in batch)))
+
+
+def force_loss(example):
+    def loss(*tensors):
+        (force,) = torch.autograd.grad(example.energy(*tensors), tensors[-1], create_graph=True)
+        return (force * force).sum()
+
+    return loss
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_compiled(name):
+    torch._dynamo.reset()
+    torch._dynamo.config.trace_autograd_ops = True
+    example = Example(name)
+    for function in example.energy, force_loss(example):
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        leaves, others = example.leaves(), example.leaves()
+        torch.testing.assert_close(compiled(*leaves), function(*others))
+        gradients = torch.autograd.grad(compiled(*leaves), leaves, allow_unused=True)
+        expected = torch.autograd.grad(function(*others), others, allow_unused=True)
+        for one, other in zip(gradients, expected, strict=True):
+            zero = torch.zeros(())
+            torch.testing.assert_close(
+                zero if one is None or not one.any() else one,
+                zero if other is None or not other.any() else other,
+                check_dtype=False,
+            )
+
+
+def test_exported():
+    example = Example("gno_conv")
+
+    class Model(torch.nn.Module):
+        def forward(self, *tensors):
+            return example(*tensors)
+
+    program = torch.export.export(Model(), tuple(example.tensors)).module()
+    assert torch.equal(program(*example.tensors), example(*example.tensors))
+
+
+@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("phase", ["forward", "backward", "double_backward", "jvp"])
+def test_opcheck(name, phase):
+    example = Example(name)
+    tensors, count = example.tensors, len(example.op.signature.inputs)
+    inputs = [*tensors, *[None] * (count - len(tensors))]
+    gy = torch.ones_like(example(*tensors))
+    graph = []
+    if example.graph is not None:
+        graph = [*example.graph._tensors, *example.graph._sizes()[:3]]
+    options = example.op._phases["forward"]._complete(example.options)
+    options = [[v] if n == "axis" and isinstance(v, int) else v for n, v in options.items()]
+    here = [t is not None for t in inputs]
+    arguments = {
+        "forward": [*inputs, *options],
+        "backward": [*inputs, gy, *options, here],
+        "double_backward": [*inputs, gy, *inputs, *options, [*here, True]],
+        "jvp": [*inputs, *inputs, *options],
+    }[phase]
+    if phase in ("forward", "backward"):
+        arguments = [
+            a.clone().requires_grad_() if isinstance(a, torch.Tensor) else a for a in arguments
+        ]
+    name = example.name if phase == "forward" else f"{example.name}_{phase}"
+    torch.library.opcheck(getattr(torch.ops.pyops, name), (*graph, *arguments))
+
+
+def test_memory_is_shared():
+    x = torch.randn(5, 3)
+    assert pt.relu(x).dtype is torch.float32
+    assert pt.negative(x[::2].T).shape == (3, 3)
+    assert torch.equal(pt.negative(x.expand(2, 5, 3)), -x.expand(2, 5, 3))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "message"),
+    [
+        (lambda: pt.tanh(np.zeros(3)), TypeError, "x: expected a torch.Tensor, got ndarray"),
+        (lambda: pt.tanh(torch.zeros(3, device="meta")), ValueError, "on the CPU, got one on meta"),
+        (lambda: pt.tanh(torch.zeros(3).to_sparse()), TypeError, "expected a dense tensor"),
+        (lambda: pt.tanh(torch.zeros(3, dtype=torch.half)), TypeError, "got torch.float16"),
+        (lambda: pt.tanh(), TypeError, r"expected arguments \(x\), got 0"),
+        (lambda: pt.gno_conv(3), TypeError, "graph: expected pyops.Graph, got int"),
+    ],
+)
+def test_refusals(wrong, kind, message):
+    with pytest.raises(kind, match=f"pyops.torch.*{message}"):
+        wrong()
+
+
+def test_autocast_is_refused_clearly():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        product = torch.ones(2, 2) @ torch.ones(2, 2)
+        with pytest.raises(TypeError, match=r"got torch.bfloat16; autocast is on"):
+            pt.tanh(product)
+
+
+def test_plain_graphs_are_refused_where_torch_compiles():
+    example = Example("gno_conv")
+    g = pyops.Graph(example.graph.src, example.graph.dst, example.graph.num_src)
+    compiled = torch.compile(
+        lambda *t: pt.gno_conv(g, *t, **example.options), fullgraph=True, backend="eager"
+    )
+    with pytest.raises(Exception, match=r"expected pyops\.torch\.Graph"):
+        compiled(*example.tensors)
+
+
+def test_third_derivatives_are_refused():
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    (first,) = torch.autograd.grad(pt.exp(x).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="third derivatives"):
+        second.sum().backward()
+
+
+def test_torch_is_not_imported_unless_asked_for():
+    import subprocess
+    import sys
+
+    code = "import sys, pyops; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
