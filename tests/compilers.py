@@ -108,14 +108,16 @@ class Build:
         return [library, f"-Wl,-rpath,{library.parent}"]
 
     def compile(self, source):
-        target = self.folder / f"{source.stem}.o"
+        target = (
+            self.folder / f"{source.parent.name}_{source.stem}.o"
+        )  # kernels and nodes share names
         command(self.compiler, *self.flags, "-c", source, "-o", target, cwd=self.folder)
         return target
 
     def link(self, *sources):
         """A program of some sources, named after the last."""
         objects = [self.compile(source) for source in sources]
-        program = self.folder / objects[-1].stem
+        program = self.folder / sources[-1].stem
         command(
             *(self.compiler, *self.flags, *self.objects, *objects, *self.library, "-o", program)
         )
