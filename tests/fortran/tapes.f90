@@ -36,6 +36,7 @@ contains
     call leaves_of_the_caller()
     call intrinsics_remain()
     call errors()
+    call tapes_apart()
     call bad_graphs()
     call third_derivatives()
     call forces()
@@ -187,6 +188,23 @@ contains
     told = 0
     call tape%clear()
     call graph%clear()
+  end subroutine
+
+  subroutine tapes_apart()
+    !! Operands of different tapes, and numbers beside a variable on none.
+    type(tape_type) :: one, other
+    type(array_type), pointer :: y
+    type(array_type), target :: own
+    told = 0
+    y => one%variable([1.0, 2.0]) + other%variable([3.0, 4.0])
+    call expect(told == 1 .and. size(y%val) == 0, "operands of different tapes")
+    allocate (own%val(2, 1), source=1.0)
+    y => own*2.0
+    call expect(last_status == no_tape .and. size(y%val) == 0, "a number beside no tape")
+    y => 2.0*own
+    call expect(told == 3, "no tape beside a number")
+    call one%clear()
+    call other%clear()
   end subroutine
 
   subroutine bad_graphs()
