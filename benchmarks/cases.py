@@ -18,6 +18,7 @@ class Case:
     samples: int = (
         0  # of an operator without a graph, with `hidden` modes on as many points as nodes
     )
+    heads: int = 0  # of attention, each `width` wide
     kernel: str = "matrix"
     hub: bool = False  # one destination has half of the edges
     dtype: str = "float32"
@@ -41,6 +42,11 @@ class Case:
             return f"{self.operator}: {self.samples} samples, {self.hidden} modes, {self.dtype}"
         name = f"{self.operator}, diagonal" if self.kernel == "diagonal" else self.operator
         hub = ", half of them into one" if self.hub else ""
+        if self.heads:
+            return (
+                f"{self.operator}: {self.degree} edges a node{hub}, {self.heads} heads of "
+                f"{self.width}, {self.dtype}"
+            )
         return (
             f"{name}: {self.degree} edges a node{hub}, d {self.dims}, H {self.hidden}, "
             f"F {self.width}, {self.dtype}"
@@ -57,6 +63,7 @@ WITHOUT_GRAPH = (
     "lno_decode",
     "elem_scale",
 )
+ATTENTION = ("gat",)
 CASES = (
     Case("gno_conv", plotted=True),
     Case("gno_conv", dtype="float64", peers=ALONE),
@@ -72,6 +79,7 @@ CASES = (
     # neuraloperator's double backward takes memory quadratic in the nodes: 2 GB here.
     Case("integral_transform", nodes=500, kernel="diagonal", one_thread=True),
     *(Case(name, nodes=1024, degree=1, samples=128, one_thread=True) for name in WITHOUT_GRAPH),
+    Case("gat", nodes=20_000, degree=25, heads=8, width=32, plotted=True),
     # Ten million edges, evenly and not; a million nodes.
     Case("gno_conv", nodes=312_500, hidden=16, width=16, phases=FIRST_ORDER, peers=ALONE),
     Case("gno_conv", nodes=312_500, hidden=16, width=16, hub=True, phases=FIRST_ORDER, peers=ALONE),
@@ -95,6 +103,7 @@ TINY = [
         hidden=4,
         width=2,
         samples=3 if operator in WITHOUT_GRAPH else 0,
+        heads=2 if operator in ATTENTION else 0,
         dtype="float64",
     )
     for operator in sorted({case.operator for case in CASES} - {"integral_transform"})
@@ -108,6 +117,7 @@ QUICK = (
     Case("kernel_conv", nodes=250, width=16, one_thread=True),
     Case("kernel_conv", nodes=250, kernel="diagonal", one_thread=True),
     Case("integral_transform", nodes=250, kernel="diagonal", one_thread=True),
+    *(Case(name, nodes=2000, degree=25, heads=8, width=32, one_thread=True) for name in ATTENTION),
     *(
         Case(name, nodes=256, degree=1, hidden=16, samples=32, one_thread=True)
         for name in WITHOUT_GRAPH

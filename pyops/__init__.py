@@ -39,6 +39,7 @@ from .ops.elementwise import subtract as subtract
 from .ops.elementwise import sum as sum
 from .ops.elementwise import tan as tan
 from .ops.elementwise import tanh as tanh
+from .ops.gat import gat as gat
 from .ops.gno_aggregate import gno_aggregate as gno_aggregate
 from .ops.gno_conv import gno_conv as gno_conv
 from .ops.gno_kernel import gno_kernel as gno_kernel

@@ -255,7 +255,7 @@ class Graph:
         swap = {"in": "out", "out": "in"}
         for name, array in list(self._packed.items()):
             side, _, rest = name.partition("_")
-            if side in swap:
+            if side in swap and rest != "entries":
                 graph._packed[f"{swap[side]}_{rest}"] = array
         return graph
 
@@ -264,11 +264,18 @@ class Graph:
 
         ``in_`` and ``out_`` arrays hold the entries of each destination and of each source:
         their offsets, the nodes at the other end and the edge ids. ``id_`` arrays hold the
-        entries, numbered along the incoming rows, of each edge id.
+        entries, numbered along the incoming rows, of each edge id, ``out_entries`` those of each
+        source.
         """
         if name not in self._packed:
             side = name.partition("_")[0]
-            if side == "id":
+            if name == "out_entries":
+                _, rows = pack_rows(self._num_dst, self._dst)
+                places = np.empty_like(rows)
+                places[rows - 1] = np.arange(1, len(rows) + 1)
+                _, order = pack_rows(self._num_src, self._src)
+                self._packed[name] = frozen(places[order - 1], np.int64)
+            elif side == "id":
                 edges = self._index("in_edges") - 1
                 offsets, order = pack_rows(self._num_edges, edges)
                 self._packed.update(id_offsets=offsets, id_entries=order)

@@ -18,6 +18,12 @@ NO_SIZES = {
     "negative": (-5, ValueError, r"an integer from 1 to 2\*\*31 - 1, got -5"),
     "beyond int32": (2**40, ValueError, r"an integer from 1 to 2\*\*31 - 1, got 1099511627776"),
 }
+NO_NUMBERS = {
+    "no number": ("0.2", TypeError, "expected a number, got '0.2'"),
+    "flag": (True, TypeError, "expected a number, got True"),
+    "infinity": (np.inf, ValueError, "expected a finite number, got inf"),
+    "NaN": (np.nan, ValueError, "expected a finite number, got nan"),
+}
 NO_CHOICES = {
     "None": (None, TypeError),
     "number": (1, TypeError),
@@ -96,8 +102,13 @@ def _options(problem, phase):
                 wrong = {option.name: value}
                 message = f"expected {message}"
                 yield refusal(cause, problem, phase, option.name, error, message, **wrong)
+        elif not option.choices:
+            for cause, (value, error, message) in NO_NUMBERS.items():
+                wrong = {option.name: value}
+                yield refusal(cause, problem, phase, option.name, error, message, **wrong)
         else:
             for cause, (value, error) in NO_CHOICES.items():
+                error = TypeError if option.kind is bool else error
                 wrong = {option.name: value}
                 message = rf"expected one of \(.+\), got {re.escape(repr(value))}"
                 yield refusal(cause, problem, phase, option.name, error, message, **wrong)
