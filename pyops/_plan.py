@@ -16,7 +16,7 @@ from ._signature import ANY, Option, Shape, Signature, Size, show_shape
 from .graph import Graph
 
 Kernel = Callable[..., int]
-_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|(id|out)_entries|id_offsets")
+_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|(id|in|out)_entries|id_offsets")
 
 
 @dataclass(frozen=True)

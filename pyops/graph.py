@@ -265,15 +265,16 @@ class Graph:
         ``in_`` and ``out_`` arrays hold the entries of each destination and of each source:
         their offsets, the nodes at the other end and the edge ids. ``id_`` arrays hold the
         entries, numbered along the incoming rows, of each edge id, ``out_entries`` those of each
-        source.
+        source; ``in_entries`` holds those of each destination, numbered along the outgoing rows.
         """
         if name not in self._packed:
             side = name.partition("_")[0]
-            if name == "out_entries":
-                _, rows = pack_rows(self._num_dst, self._dst)
-                places = np.empty_like(rows)
-                places[rows - 1] = np.arange(1, len(rows) + 1)
-                _, order = pack_rows(self._num_src, self._src)
+            if name in ("in_entries", "out_entries"):
+                _, into = pack_rows(self._num_dst, self._dst)
+                _, out = pack_rows(self._num_src, self._src)
+                order, others = (into, out) if side == "in" else (out, into)
+                places = np.empty_like(others)
+                places[others - 1] = np.arange(1, len(others) + 1)
                 self._packed[name] = frozen(places[order - 1], np.int64)
             elif side == "id":
                 edges = self._index("in_edges") - 1
