@@ -19,6 +19,7 @@ class Case:
         0  # of an operator without a graph, with `hidden` modes on as many points as nodes
     )
     heads: int = 0  # of attention, each `width` wide
+    reduce: str = "sum"
     kernel: str = "matrix"
     hub: bool = False  # one destination has half of the edges
     dtype: str = "float32"
@@ -42,6 +43,11 @@ class Case:
             return f"{self.operator}: {self.samples} samples, {self.hidden} modes, {self.dtype}"
         name = f"{self.operator}, diagonal" if self.kernel == "diagonal" else self.operator
         hub = ", half of them into one" if self.hub else ""
+        if self.operator == "aggregate":
+            return (
+                f"aggregate, {self.reduce}: {self.degree} edges a node{hub}, F {self.width}, "
+                f"{self.dtype}"
+            )
         if self.heads:
             return (
                 f"{self.operator}: {self.degree} edges a node{hub}, {self.heads} heads of "
@@ -80,6 +86,10 @@ CASES = (
     Case("integral_transform", nodes=500, kernel="diagonal", one_thread=True),
     *(Case(name, nodes=1024, degree=1, samples=128, one_thread=True) for name in WITHOUT_GRAPH),
     Case("gat", nodes=20_000, degree=25, heads=8, width=32, plotted=True),
+    *(
+        Case("aggregate", nodes=20_000, degree=25, width=256, reduce=reduce, phases=FIRST_ORDER)
+        for reduce in ("sum", "mean")
+    ),
     # Ten million edges, evenly and not; a million nodes.
     Case("gno_conv", nodes=312_500, hidden=16, width=16, phases=FIRST_ORDER, peers=ALONE),
     Case("gno_conv", nodes=312_500, hidden=16, width=16, hub=True, phases=FIRST_ORDER, peers=ALONE),
@@ -118,6 +128,7 @@ QUICK = (
     Case("kernel_conv", nodes=250, kernel="diagonal", one_thread=True),
     Case("integral_transform", nodes=250, kernel="diagonal", one_thread=True),
     *(Case(name, nodes=2000, degree=25, heads=8, width=32, one_thread=True) for name in ATTENTION),
+    Case("aggregate", nodes=2000, degree=25, width=256, phases=FIRST_ORDER, one_thread=True),
     *(
         Case(name, nodes=256, degree=1, hidden=16, samples=32, one_thread=True)
         for name in WITHOUT_GRAPH

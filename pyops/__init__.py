@@ -8,6 +8,7 @@ from . import testing as testing
 from ._threads import get_num_threads as get_num_threads
 from ._threads import set_num_threads as set_num_threads
 from .graph import Graph as Graph
+from .ops.aggregate import aggregate as aggregate
 from .ops.elem_scale import elem_scale as elem_scale
 from .ops.elementwise import abs as abs
 from .ops.elementwise import add as add

@@ -73,6 +73,9 @@ def make_plan(
     codes, known, numbers = _check_options(caller, signature.options, options)
     if graph is not None:
         known.update(graph._sizes()._asdict())
+    held = dict(zip(signature.inputs, arrays, strict=False))
+    if signature.one_of and all(held[name] is None for name in signature.one_of):
+        raise TypeError(f"{caller}: expected {' or '.join(signature.one_of)}, got neither")
     dtype = check_arrays(caller, slots, arrays)
     declared = {s.name: s.shape for s in slots} | dict(outputs)
     slots, outputs, codes["packed"] = _choose_forms(signature, slots, arrays, outputs)

@@ -94,6 +94,8 @@ class Signature:
     size, another one that it may not exceed; `by_sample` the shapes of gradients that are also had
     sample by sample; `attention` the shape of weights that the call returns where asked.
     `also` gives names under which the gradients are known in Fortran besides.
+    sample by sample; `attention` the shape of weights that the call returns where asked; `one_of`
+    the optional inputs of which one has to be given.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Signature:
         by_sample: Mapping[str, str] | None = None,
         also: Mapping[str, str] | None = None,
         attention: str | None = None,
+        one_of: Iterable[str] = (),
     ) -> None:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters
@@ -126,6 +129,7 @@ class Signature:
         self.at_most = dict(at_most or {})
         self.also = dict(also or {})
         self.by_sample = {name: parse_shape(text) for name, text in (by_sample or {}).items()}
+        self.one_of = tuple(one_of)
         self.attention = parse_shape(attention) if attention else None
 
     def follows(self, options: Mapping[str, Any], absent: Iterable[str]) -> Mapping[str, Size]:
@@ -144,8 +148,8 @@ class Signature:
 
     @functools.cached_property
     def required(self) -> int:
-        """How many of the inputs have to be given."""
-        return sum(not i.optional for i in self.inputs.values())
+        """How many of the inputs have to be given, at least one."""
+        return sum(not i.optional for i in self.inputs.values()) or 1
 
     def readable(self) -> inspect.Signature:
         """The call as `help` shows it: shapes for arrays, choices for options."""

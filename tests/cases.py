@@ -22,13 +22,13 @@ SOFTMAX |= OPERATORS.keys() & {"segment_softmax"}
 """Those whose weights are exponentials over a row."""
 WIDTHS = {
     "one": {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1}
-    | {"points": 2, "modes": 1, "width": 1, "heads": 1, "edge_width": 1},
+    | {"points": 2, "modes": 1, "width": 1, "heads": 1, "edge_width": 1, "x_width": 1},
     "small": {"dim": 2, "hidden": 5, "in_features": 3, "out_features": 4, "columns": 4}
-    | {"points": 7, "modes": 3, "width": 5, "heads": 2, "edge_width": 3},
+    | {"points": 7, "modes": 3, "width": 5, "heads": 2, "edge_width": 3, "x_width": 5},
     "wide": {"dim": 1, "hidden": 2, "in_features": 65, "out_features": 3, "columns": 3}
-    | {"width": 33, "heads": 2, "edge_width": 1},
+    | {"width": 33, "heads": 2, "edge_width": 1, "x_width": 64},
     "odd": {"dim": 3, "hidden": 33, "in_features": 17, "out_features": 9, "columns": 9}
-    | {"points": 41, "modes": 35, "width": 37, "heads": 3, "edge_width": 5},
+    | {"points": 41, "modes": 35, "width": 37, "heads": 3, "edge_width": 5, "x_width": 37},
 }
 
 
@@ -149,6 +149,9 @@ def variants(op):
         if number >= 4 and len(every) > 2:  # many choices: absences by turns
             every = sorted({every[0], every[number % len(every)]})
         for missing in every:
+            gone = set(itertools.compress(optional, missing))
+            if signature.one_of and gone >= set(signature.one_of):
+                continue
             named = tuple((o.name, choice) for o, choice in zip(options, choices, strict=True))
             yield Case(op.name, named, tuple(itertools.compress(optional, missing)))
 

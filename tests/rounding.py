@@ -17,7 +17,9 @@ def bounds(problem, phase, dtype):
     problem = problem.map(np.float64)
     if "basis" in problem.arrays or problem.op.name in SOFTMAX:
         return _sensitivities(problem, phase, np.finfo(dtype).eps)
-    magnitudes = reference(_magnitudes(_bounding(problem)), phase)
+    extreme = problem.options.get("reduce") in ("max", "min")  # of one term among all
+    bounding = _bounding(problem, reduce="sum") if extreme else _bounding(problem)
+    magnitudes = reference(_magnitudes(bounding), phase)
     counts = reference(_magnitudes(_bounding(problem, reduce="sum").map(np.ones_like)), phase)
     unit = 8 * np.finfo(dtype).eps
     return [

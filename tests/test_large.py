@@ -21,14 +21,17 @@ EDGE_ARRAYS = {
     "gno_conv": ("coords", {"dim": WIDTH}),
     "kernel_conv": ("hidden_layer", {"hidden": WIDTH}),
     "gat": ("mask", {"heads": WIDTH, "width": 1}),
+    "aggregate": ("edge", {"edge_width": WIDTH}),
 }
 CHOICES = {
     "gno_aggregate": (),
     "gno_conv": (("activation", "tanh"),),
     "kernel_conv": (("kernel", "matrix"), ("reduce", "sum")),
     "gat": (("concat", True), ("activation", "tanh")),
+    "aggregate": (("reduce", "sum"),),
 }
 ABSENT = {"kernel_conv": ("edge_weight",), "gat": ("edge_features",)}
+ABSENT["aggregate"] = ("weight",)
 
 
 def large_array():

@@ -108,6 +108,7 @@ def test_in_place_of_inputs(name, phase, accumulate):
 @every_operator
 def test_overlapping_an_input(name, phase, shift):
     widths = {"dim": 9, "in_features": 3, "out_features": 3, "columns": 3, "points": 3, "heads": 1}
+    widths |= {"x_width": 3, "edge_width": 2}
     problem = representative(name).problem(drawn(8, 8, 20), **widths)
     expected = problem.run(phase)
     alike = [n for n in problem.names(phase) if problem.arrays[n].size == expected[0].size]
