@@ -69,7 +69,7 @@ WITHOUT_GRAPH = (
     "lno_decode",
     "elem_scale",
 )
-ATTENTION = ("gat",)
+ATTENTION = ("gat", "gat_v2", "segment_softmax")
 CASES = (
     Case("gno_conv", plotted=True),
     Case("gno_conv", dtype="float64", peers=ALONE),
@@ -86,6 +86,8 @@ CASES = (
     Case("integral_transform", nodes=500, kernel="diagonal", one_thread=True),
     *(Case(name, nodes=1024, degree=1, samples=128, one_thread=True) for name in WITHOUT_GRAPH),
     Case("gat", nodes=20_000, degree=25, heads=8, width=32, plotted=True),
+    Case("segment_softmax", nodes=20_000, degree=25, heads=8, one_thread=True),
+    Case("gat_v2", nodes=5000, degree=25, heads=8, width=32, one_thread=True),
     *(
         Case("aggregate", nodes=20_000, degree=25, width=256, reduce=reduce, phases=FIRST_ORDER)
         for reduce in ("sum", "mean")

@@ -41,6 +41,7 @@ from .ops.elementwise import sum as sum
 from .ops.elementwise import tan as tan
 from .ops.elementwise import tanh as tanh
 from .ops.gat import gat as gat
+from .ops.gat_v2 import gat_v2 as gat_v2
 from .ops.gno_aggregate import gno_aggregate as gno_aggregate
 from .ops.gno_conv import gno_conv as gno_conv
 from .ops.gno_kernel import gno_kernel as gno_kernel
@@ -50,5 +51,6 @@ from .ops.lno_encode import lno_encode as lno_encode
 from .ops.ono_decode import ono_decode as ono_decode
 from .ops.ono_encode import ono_encode as ono_encode
 from .ops.orthonormalize import orthonormalize as orthonormalize
+from .ops.segment_softmax import segment_softmax as segment_softmax
 
 __version__ = _version("pyops")

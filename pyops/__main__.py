@@ -13,7 +13,14 @@ from . import Graph, __version__, _kernels, get_num_threads, testing
 from ._operator import OPERATORS, Operator
 from ._signature import ANY
 
-_SIZES = {"num_src": 12, "num_dst": 10, "num_edges": 60, "columns": 3, "in_features": 5}
+_SIZES = {
+    "num_src": 12,
+    "num_dst": 10,
+    "num_edges": 60,
+    "num_entries": 60,
+    "columns": 3,
+    "in_features": 5,
+}
 _SIZES |= {"out_features": 3, "hidden": 6, "dim": 2, "num_samples": 5, "points": 9, "modes": 4}
 _SIZES |= {"width": 6, "heads": 2, "edge_width": 2, "out_width": 12, "x_width": 4}
 

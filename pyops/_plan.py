@@ -16,7 +16,7 @@ from ._signature import ANY, Option, Shape, Signature, Size, show_shape
 from .graph import Graph
 
 Kernel = Callable[..., int]
-_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|(id|in|out)_entries|id_offsets")
+_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|(id|in|out)_entries|id_offsets|in_order")
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def make_plan(
     codes, known, numbers = _check_options(caller, signature.options, options)
     if graph is not None:
         known.update(graph._sizes()._asdict())
-    held = dict(zip(signature.inputs, arrays, strict=False))
-    if signature.one_of and all(held[name] is None for name in signature.one_of):
+    named = dict(zip(signature.inputs, arrays, strict=False))
+    if signature.one_of and all(named[name] is None for name in signature.one_of):
         raise TypeError(f"{caller}: expected {' or '.join(signature.one_of)}, got neither")
     dtype = check_arrays(caller, slots, arrays)
     declared = {s.name: s.shape for s in slots} | dict(outputs)

@@ -265,11 +265,14 @@ class Graph:
         ``in_`` and ``out_`` arrays hold the entries of each destination and of each source:
         their offsets, the nodes at the other end and the edge ids. ``id_`` arrays hold the
         entries, numbered along the incoming rows, of each edge id, ``out_entries`` those of each
-        source; ``in_entries`` holds those of each destination, numbered along the outgoing rows.
+        source; ``in_entries`` holds those of each destination, numbered along the outgoing rows,
+        and ``in_order`` as the graph numbers them.
         """
         if name not in self._packed:
             side = name.partition("_")[0]
-            if name in ("in_entries", "out_entries"):
+            if name == "in_order":
+                self._packed[name] = pack_rows(self._num_dst, self._dst)[1]
+            elif name in ("in_entries", "out_entries"):
                 _, into = pack_rows(self._num_dst, self._dst)
                 _, out = pack_rows(self._num_src, self._src)
                 order, others = (into, out) if side == "in" else (out, into)

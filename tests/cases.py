@@ -111,7 +111,7 @@ class Case:
         rng = np.random.default_rng([seed, zlib.crc32(str(self).encode())])
         graph = graph or GRAPHS[self.graph]()
         sizes = {**WIDTHS[self.widths], **widths}
-        for name in "num_src", "num_dst", "num_edges":
+        for name in "num_src", "num_dst", "num_edges", "num_entries":
             sizes[name] = getattr(graph, name)
         sizes["num_samples"] = graph.num_edges
         for name, size in op.signature.follows(dict(self.choices), self.absent).items():

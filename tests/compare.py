@@ -16,7 +16,7 @@ def assert_close(got, expected, tolerance, others=()):
         if a is not None:
             assert a.shape == b.shape, f"result {number}"
             error, size = (np.abs(x).max(initial=0) for x in (a - b, b))
-            size = max(size, 0.01 * largest)
+            size = max(size, 0.1 * largest)
             assert error <= tolerance * size, f"result {number}: {error:.2e} of {size:.2e}"
 
 

@@ -22,6 +22,8 @@ EDGE_ARRAYS = {
     "kernel_conv": ("hidden_layer", {"hidden": WIDTH}),
     "gat": ("mask", {"heads": WIDTH, "width": 1}),
     "aggregate": ("edge", {"edge_width": WIDTH}),
+    "gat_v2": ("mask", {"heads": WIDTH, "width": 1}),
+    "segment_softmax": ("logits", {"heads": WIDTH}),
 }
 CHOICES = {
     "gno_aggregate": (),
@@ -29,8 +31,10 @@ CHOICES = {
     "kernel_conv": (("kernel", "matrix"), ("reduce", "sum")),
     "gat": (("concat", True), ("activation", "tanh")),
     "aggregate": (("reduce", "sum"),),
+    "segment_softmax": (),
 }
 ABSENT = {"kernel_conv": ("edge_weight",), "gat": ("edge_features",)}
+CHOICES["gat_v2"], ABSENT["gat_v2"] = CHOICES["gat"], ABSENT["gat"]
 ABSENT["aggregate"] = ("weight",)
 
 

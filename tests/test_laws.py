@@ -39,8 +39,9 @@ def test_edges_in_another_order(case, phase, rng):
     problem = case.problem()
     graph, order = problem.graph, rng.permutation(problem.graph.num_edges)
     moved = pyops.Graph(graph.src[order], graph.dst[order], graph.num_src, graph.num_dst)
-    expected = in_order(problem.run(phase), problem.result_rows(phase), num_edges=order)
-    assert_close(rearranged(problem, moved, num_edges=order).run(phase), expected, 1e-13)
+    orders = {"num_edges": order, "num_entries": order}
+    expected = in_order(problem.run(phase), problem.result_rows(phase), **orders)
+    assert_close(rearranged(problem, moved, **orders).run(phase), expected, 1e-13)
 
 
 @every_phase
