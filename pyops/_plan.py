@@ -144,7 +144,7 @@ def _check_options(
                 raise TypeError(f"{label}: expected one of {option.choices}, got {value!r}")
             if value not in option.choices:
                 raise ValueError(f"{label}: expected one of {option.choices}, got {value!r}")
-            codes[name] = 1 + option.choices.index(value)
+            codes[name] = int(value) if option.kind is bool else 1 + option.choices.index(value)
         elif option.is_size:
             sizes[name] = check_size(label, value)
         else:

@@ -92,10 +92,9 @@ class Signature:
     array that comes in one form or another. `where` gives, for a choice, the sizes that follow from
     it, likewise for "flag" and "no flag", and for "no input" where that is absent; `at_most`, for a
     size, another one that it may not exceed; `by_sample` the shapes of gradients that are also had
-    sample by sample; `attention` the shape of weights that the call returns where asked.
-    `also` gives names under which the gradients are known in Fortran besides.
-    sample by sample; `attention` the shape of weights that the call returns where asked; `one_of`
-    the optional inputs of which one has to be given.
+    sample by sample; `also` names under which the gradients are known in Fortran besides;
+    `attention` the shape of weights that the call returns where asked; `one_of` the optional inputs
+    of which one has to be given.
     """
 
     def __init__(
