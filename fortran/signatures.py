@@ -7,6 +7,7 @@ generated sources.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pathlib import Path
 OPS = Path(__file__).parents[1] / "pyops" / "ops"
 PHASES = "forward", "backward", "double_backward", "by_sample"
 GRAPH_SIZES = "num_src", "num_dst", "num_edges", "num_entries"
-_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|id_(offsets|entries)")
+_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|(id|in|out)_entries|id_offsets|in_order")
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,10 @@ class Operator:
         self.at_most: dict[str, str] = keywords.get("at_most", {})
         self.by_sample: dict[str, str] = keywords.get("by_sample", {})
         self.also: dict[str, str] = keywords.get("also", {})
+        self.one_of: tuple[str, ...] = keywords.get("one_of", ())
         arguments = function.args
+        # What Fortran tells the precisions apart by cannot be absent.
+        self.needed = self.one_of[:1]
         self.has_graph = any(ast.unparse(a.annotation) == "Graph" for a in arguments.args)
         optional = len(arguments.args) - len(arguments.defaults)
         self.inputs = [
@@ -154,6 +158,7 @@ class Operator:
 
     def _input(self, argument: ast.arg, optional: bool) -> Input:
         forms = self._shape(argument.annotation).split("|")
+        optional = optional and argument.arg not in self.needed
         return Input(argument.arg, *_matrix(forms[-1]), optional, len(forms) > 1)
 
     @staticmethod
@@ -210,7 +215,8 @@ class Operator:
     @property
     def outgoing(self) -> bool:
         """Whether any kernel takes the entries of the sources."""
-        return any("out_offsets" in kernel.names for kernel in self.kernels.values())
+        names = {name for kernel in self.kernels.values() for name in kernel.names}
+        return not names.isdisjoint(("out_offsets", "in_entries", "out_entries"))
 
     @property
     def indices(self) -> list[str]:
@@ -241,23 +247,50 @@ class Operator:
             else re.sub(r"[a-z_]\w*", place, text)
         )
 
-    def branches(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """How all sizes follow: a condition on the choices, and assignments in their order."""
-        if not self.where:
-            return [("", self._solve({}))]
-        (option,) = [o for o in self.options if set(o.choices) & self.where.keys()]
-        code = f"codes({self.codes.index(option.name) + 1})"
-        return [
-            (f"{code} == {number}", self._solve(self.where.get(choice, {})))
-            for number, choice in enumerate(option.choices, start=1)
+    def follows(self, values: Iterable[object], absent: Iterable[str]) -> dict[str, str]:
+        """The sizes that follow from choices and flags, in their order, and absent inputs."""
+        options = [o for o in self.options if o.kind in ("choice", "flag")]
+        keys = [
+            str(value) if o.choices else o.name if value else f"no {o.name}"
+            for o, value in zip(options, values, strict=True)
         ]
+        keys += [f"no {name}" for name in absent]
+        return {k: v for key in keys for k, v in self.where.get(key, {}).items()}
 
-    def _solve(self, follows: dict[str, str]) -> list[tuple[str, str]]:
+    def branches(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """How all sizes follow: a condition on choices and inputs, and assignments in their order."""
+        groups: list[list[tuple[str, dict[str, str], str]]] = []
+        for o in self.options:
+            code = f"codes({self.codes.index(o.name) + 1})" if o.name in self.codes else ""
+            if o.kind == "flag" and {o.name, f"no {o.name}"} & self.where.keys():
+                keys = {1: o.name, 0: f"no {o.name}"}
+            elif set(o.choices) & self.where.keys():
+                keys = dict(enumerate(o.choices, start=1))
+            else:
+                continue
+            groups.append([(f"{code} == {n}", self.where.get(k, {}), "") for n, k in keys.items()])
+        for number, i in enumerate(self.inputs, start=1):
+            if i.optional and f"no {i.name}" in self.where:
+                length = f"lengths(1, {number})"
+                groups.append(
+                    [
+                        (f"{length} > 0", {}, i.name),
+                        (f"{length} <= 0", self.where[f"no {i.name}"], ""),
+                    ]
+                )
+        found = []
+        for chosen in itertools.product(*groups):
+            follows = {k: v for _, sizes, _ in chosen for k, v in sizes.items()}
+            condition = " .and. ".join(text for text, _, _ in chosen)
+            found.append((condition, self._solve(follows, {name for *_, name in chosen})))
+        return found
+
+    def _solve(self, follows: dict[str, str], there: set[str]) -> list[tuple[str, str]]:
         known = {*self.graph_sizes, *self.free_sizes}
         steps = []
         axes = []
         for number, i in enumerate(self.inputs, start=1):
-            if i.optional:
+            if i.optional and i.name not in there:
                 continue
             axes.append((i.columns, f"lengths(2, {number})"))
             whole = f"lengths(1, {number})*lengths(2, {number})"

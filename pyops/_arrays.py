@@ -36,6 +36,17 @@ def check_size(label: str, value: object) -> int:
     return int(value)
 
 
+def check_number(label: str, value: object) -> float:
+    """The argument, if it is a finite real number."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(
+        value, (int, float, np.integer, np.floating)
+    ):
+        raise TypeError(f"{label}: expected a number, got {value!r}")
+    if not np.isfinite(value):
+        raise ValueError(f"{label}: expected a finite number, got {value!r}")
+    return float(value)
+
+
 def check_output(label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array given to be written to."""
     out = check_array(label, array)

@@ -27,11 +27,12 @@ def compiled(room: str, phase: str) -> dict[str, Kernel]:
 class Phase:
     """forward, backward, double_backward, or jvp, which is a part of the third.
 
-    `by_sample` makes it the backward phase whose gradients are not summed over the samples.
+    `special` makes it another procedure with the arguments of the phase: by_sample is backward
+    without the sum over the samples, attention the weights of forward.
     """
 
     def __init__(
-        self, signature: Signature, operator: str, name: str, room: str, by_sample: bool = False
+        self, signature: Signature, operator: str, name: str, room: str, special: str = ""
     ) -> None:
         self.signature, self.name = signature, name
         self.caller = operator if name == "forward" else f"{operator}.{name}"
@@ -54,13 +55,16 @@ class Phase:
             self.outputs = {tag + i.name: i.shape for i in inputs}
         if second:
             self.outputs["dgy"] = signature.output
-        if by_sample:
+        if special == "attention":
+            assert signature.attention is not None
+            self.outputs = {"alpha": signature.attention}
+        elif special:
             self.outputs |= {"g" + n: shape for n, shape in signature.by_sample.items()}
 
         one = "y" if name == "forward" else "dgy" if name == "jvp" else None
         self.labels = {o: "out" if o == one else f"out: {o}" for o in self.outputs}
 
-        kernel = "by_sample" if by_sample else "double_backward" if second else name
+        kernel = special or ("double_backward" if second else name)
         self._variants = compiled(room, kernel)
         self._plans: dict[Any, Plan] = {}
 
@@ -90,13 +94,17 @@ class Phase:
                 if buffer is not None:
                     buffer[...] = buffer + plan.fill if accumulate else plan.fill
             return tuple(buffers) if out is None else hand_over(buffers, out)
+        outputs = self._outputs(buffers)
+        for arrays, places in zip((inputs, outputs), plan.flat, strict=True):
+            for i in places:
+                arrays[i] = arrays[i].T.reshape(-1)
         values = [
             *plan.constants,
             get_num_threads(),
             accumulate,
             *(given[0]._indices(plan.indices) if plan.indices else ()),
             *inputs,
-            *self._outputs(buffers),
+            *outputs,
         ]
         if plan.kernel(*plan.order(values)):
             raise MemoryError(f"{self.caller}: not enough memory for the working arrays")

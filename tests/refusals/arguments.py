@@ -18,6 +18,12 @@ NO_SIZES = {
     "negative": (-5, ValueError, r"an integer from 1 to 2\*\*31 - 1, got -5"),
     "beyond int32": (2**40, ValueError, r"an integer from 1 to 2\*\*31 - 1, got 1099511627776"),
 }
+NO_NUMBERS = {
+    "no number": ("0.2", TypeError, "expected a number, got '0.2'"),
+    "flag": (True, TypeError, "expected a number, got True"),
+    "infinity": (np.inf, ValueError, "expected a finite number, got inf"),
+    "NaN": (np.nan, ValueError, "expected a finite number, got nan"),
+}
 NO_CHOICES = {
     "None": (None, TypeError),
     "number": (1, TypeError),
@@ -67,7 +73,12 @@ def _graphs(problem, phase):
     sizes = {"num_src": graph.num_src, "num_edges": graph.num_edges}
     if phase in ("backward", "double_backward"):
         sizes["num_dst"] = graph.num_dst
+    signature = problem.op.signature
+    shapes = [i.shape for i in signature.inputs.values()] + [signature.output]
+    used = {name for shape in shapes for axis in shape for name in axis.names}
     for name, size in sizes.items():
+        if name not in used:
+            continue
         wrong = {"num_src": graph.num_src, "num_dst": graph.num_dst, "num_edges": graph.num_edges}
         wrong[name] = size + 1
         message = rf"^{caller}: \w+: expected shape \({name}={size + 1}.*\), got \({size},.*\)"
@@ -96,8 +107,13 @@ def _options(problem, phase):
                 wrong = {option.name: value}
                 message = f"expected {message}"
                 yield refusal(cause, problem, phase, option.name, error, message, **wrong)
+        elif not option.choices:
+            for cause, (value, error, message) in NO_NUMBERS.items():
+                wrong = {option.name: value}
+                yield refusal(cause, problem, phase, option.name, error, message, **wrong)
         else:
             for cause, (value, error) in NO_CHOICES.items():
+                error = TypeError if option.kind is bool else error
                 wrong = {option.name: value}
                 message = rf"expected one of \(.+\), got {re.escape(repr(value))}"
                 yield refusal(cause, problem, phase, option.name, error, message, **wrong)
