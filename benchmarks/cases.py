@@ -70,7 +70,12 @@ WITHOUT_GRAPH = (
     "elem_scale",
 )
 ATTENTION = ("gat", "gat_v2", "segment_softmax")
+BASES = "radial_basis", "spherical_basis", "spherical_harmonics"
 CASES = (
+    # 24 edges a node as in molecules, 44 as in crystals, with seven degrees.
+    Case("dimenet_aggregate", nodes=1000, degree=24),
+    Case("dimenet_aggregate", nodes=1000, degree=44, phases=PHASES[:1]),
+    *(Case(name, nodes=200, degree=1, samples=128, one_thread=True) for name in BASES),
     Case("gno_conv", plotted=True),
     Case("gno_conv", dtype="float64", peers=ALONE),
     Case("gno_conv", degree=8, one_thread=True),
@@ -114,7 +119,7 @@ TINY = [
         degree=2,
         hidden=4,
         width=2,
-        samples=3 if operator in WITHOUT_GRAPH else 0,
+        samples=3 if operator in (*WITHOUT_GRAPH, *BASES) else 0,
         heads=2 if operator in ATTENTION else 0,
         dtype="float64",
     )
@@ -122,6 +127,8 @@ TINY = [
 ]
 
 QUICK = (
+    Case("dimenet_aggregate", nodes=100, degree=24),
+    *(Case(name, nodes=10, degree=1, samples=32, one_thread=True) for name in BASES),
     Case("gno_conv", nodes=250, width=32, plotted=True),
     Case("gno_conv", nodes=60, width=32, phases=FIRST_ORDER, one_thread=True, plotted=True),
     Case("gno_kernel", nodes=250, width=16, one_thread=True),

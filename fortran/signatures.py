@@ -10,7 +10,7 @@ import ast
 import itertools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -93,6 +93,7 @@ class Option:
     """size, choice, flag or number."""
     default: object
     choices: tuple[str, ...] = ()
+    least: int = 1
 
 
 def _matrix(shape: str) -> tuple[str, str]:
@@ -138,10 +139,16 @@ class Operator:
             for number, a in enumerate(arguments.args)
             if ast.unparse(a.annotation) != "Graph"
         ]
-        self.options = [
-            self._option(a, d)
-            for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        ]
+        self.options = []
+        self.row_numbers: list[str] = []
+        """Options that are row numbers: they and the choices they belong to are Python's."""
+        for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            text = ast.unparse(a.annotation)
+            if text.startswith("Annotated[Indices"):
+                self.row_numbers.append(a.arg)
+                self._withdraw(*text.split("'")[3].split("="))
+            else:
+                self.options.append(self._option(a, d))
         self.output = _matrix(self._shape(function.returns))
         known = procedures(kernels)
         self.kernels = {
@@ -161,11 +168,21 @@ class Operator:
         optional = optional and argument.arg not in self.needed
         return Input(argument.arg, *_matrix(forms[-1]), optional, len(forms) > 1)
 
+    def _withdraw(self, option: str, choice: str) -> None:
+        """Forget a choice, the last of its option."""
+        for k, o in enumerate(self.options):
+            if o.name == option:
+                assert o.choices[-1] == choice
+                self.options[k] = replace(o, choices=o.choices[:-1])
+
     @staticmethod
     def _option(argument: ast.arg, default: ast.expr | None) -> Option:
         text = ast.unparse(argument.annotation)
         value = None if default is None else ast.literal_eval(default)
         choices = tuple(re.findall(r"'(\w+)'", text)) if text.startswith("Literal") else ()
+        bounds = re.fullmatch(r"Annotated\[int, Between\((\d+), \d+\)\]", text)
+        if bounds:
+            return Option(argument.arg, "size", value, least=int(bounds[1]))
         kinds = {"int": "size", "bool": "flag", "float": "number"}
         return Option(argument.arg, "choice" if choices else kinds[text], value, choices)
 
@@ -348,6 +365,8 @@ class Operator:
             return given[name]
         if name in self.graph_sizes or name == "shared_edges" or _INDICES.fullmatch(name):
             return f"{given['graph']}%{name}"
+        if name in self.row_numbers:
+            return f"{given['graph']}%in_edges"  # not read
         if name == "packed":
             return f"{self.packed}_c_int32_t"
         return given["is"] + self.place(name)

@@ -7,8 +7,11 @@ from . import partials as partials
 from . import testing as testing
 from ._threads import get_num_threads as get_num_threads
 from ._threads import set_num_threads as set_num_threads
+from .dimenet import dimenet_basis as dimenet_basis
 from .graph import Graph as Graph
+from .neighbours import radius_graph as radius_graph
 from .ops.aggregate import aggregate as aggregate
+from .ops.dimenet_aggregate import dimenet_aggregate as dimenet_aggregate
 from .ops.elem_scale import elem_scale as elem_scale
 from .ops.elementwise import abs as abs
 from .ops.elementwise import add as add
@@ -51,6 +54,9 @@ from .ops.lno_encode import lno_encode as lno_encode
 from .ops.ono_decode import ono_decode as ono_decode
 from .ops.ono_encode import ono_encode as ono_encode
 from .ops.orthonormalize import orthonormalize as orthonormalize
+from .ops.radial_basis import radial_basis as radial_basis
 from .ops.segment_softmax import segment_softmax as segment_softmax
+from .ops.spherical_basis import spherical_basis as spherical_basis
+from .ops.spherical_harmonics import spherical_harmonics as spherical_harmonics
 
 __version__ = _version("pyops")

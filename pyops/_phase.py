@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _kernels
 from ._arrays import Array, buffers_for, check_outputs, hand_over, plain
+from ._indices import Indices, check_bounds, check_indices
 from ._plan import Kernel, Plan, Slot, make_plan, solved_shapes
 from ._signature import Shape, Signature
 from ._threads import get_num_threads
@@ -78,6 +79,10 @@ class Phase:
     ) -> tuple[Array | None, ...]:
         """Check a call, run its kernel, return its outputs."""
         given = self._readable(given)
+        rows: dict[str, Any] = {}
+        if self.signature.indexed:
+            rows = {n: options[n] for n in self.signature.indexed if n in options}
+            options = {n: value for n, value in options.items() if n not in rows}
         plan = self._plan(given, options, wanted)
         inputs = self._inputs(given)
         if plan.zeros is not None:
@@ -103,12 +108,35 @@ class Phase:
             get_num_threads(),
             accumulate,
             *(given[0]._indices(plan.indices) if plan.indices else ()),
+            *(self._rows(name, rows.get(name), length) for name, length in plan.indexed.items()),
             *inputs,
             *outputs,
         ]
         if plan.kernel(*plan.order(values)):
             raise MemoryError(f"{self.caller}: not enough memory for the working arrays")
         return tuple(buffers) if out is None else hand_over(buffers, out)
+
+    def _rows(self, name: str, rows: Any, length: int | None) -> Indices:
+        """The row numbers of an option as the kernel takes them, counted from 1; 0 for no row."""
+        option = self.signature.indexed[name]
+        label = f"{self.caller}: {name}"
+        if length is None:
+            if rows is not None:
+                raise ValueError(
+                    f"{label}: expected None without {option.option}={option.choice!r}, "
+                    f"got {type(rows).__name__}"
+                )
+            return np.empty(0, np.int64)
+        if rows is None:
+            raise TypeError(
+                f"{label}: expected row numbers with {option.option}={option.choice!r}, got None"
+            )
+        rows = check_indices(label, rows)
+        if len(rows) != length:
+            raise ValueError(f"{label}: expected {option.length}={length} numbers, got {len(rows)}")
+        check_bounds(label, rows + 1, length + 1, f"{option.length} + 1, counted from -1")
+        counted: Indices = rows.astype(np.int64) + 1
+        return counted
 
     def _readable(self, given: Sequence[Any]) -> Sequence[Any]:
         """The arguments with arrays whose layout the kernel can take, or will be given."""
@@ -225,7 +253,7 @@ class Phase:
         """All options in the declared order, defaults included."""
         declared = self.signature.options
         for name in options.keys() - declared.keys():
-            valid = ", ".join(declared) or "none"
+            valid = ", ".join([*declared, *self.signature.indexed]) or "none"
             raise TypeError(f"{self.caller}: unexpected option {name!r}; options are: {valid}")
         for name, option in declared.items():
             if name not in options and option.default is inspect.Parameter.empty:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -50,12 +50,14 @@ class Plan:
     outputs: tuple[tuple[int, ...] | None, ...]
     """The shapes of the outputs that are wanted."""
     order: Callable[[Sequence[Any]], tuple[Any, ...]]
-    """Brings constants, threads, accumulate, indices, inputs, zeros, outputs into the order of
-    the kernel's arguments."""
+    """Brings constants, threads, accumulate, indices, row numbers, inputs, zeros, outputs into the
+    order of the kernel's arguments."""
     fill: float | None = None
     """What the outputs are where there are no elements to compute them from."""
     flat: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     """Which of the inputs given, and of the outputs made, the kernel takes as one axis."""
+    indexed: Mapping[str, int | None] = field(default_factory=dict)
+    """The length of the options that are row numbers, None where they are not wanted."""
 
 
 def make_plan(
@@ -102,7 +104,11 @@ def make_plan(
     constants = {**known, **codes, **numbers, **absent}
     taken = [s.name for s, a in zip(slots, arrays, strict=True) if a is not None]
     made = [name for name in outputs if name in wanted]
-    names = [*constants, "threads", "accumulate", *indices, *used]
+    names = [*constants, "threads", "accumulate", *indices, *signature.indexed, *used]
+    wants = {
+        i.name: known[i.length] if options[i.option] == i.choice else None
+        for i in signature.indexed.values()
+    }
     return Plan(
         kernel,
         dtype,
@@ -112,6 +118,7 @@ def make_plan(
         tuple(shapes[name] if name in wanted else None for name in outputs),
         itemgetter(*map(names.index, arguments)),
         flat=(_places(taken, declared, flat), _places(made, declared, flat)),
+        indexed=wants,
     )
 
 
@@ -163,7 +170,7 @@ def _check_options(
                 raise ValueError(f"{label}: expected one of {option.choices}, got {value!r}")
             codes[name] = int(value) if option.kind is bool else 1 + option.choices.index(value)
         elif option.is_size:
-            sizes[name] = check_size(label, value)
+            sizes[name] = check_size(label, value, option.bounds.least, option.bounds.most)
         else:
             numbers[name] = check_number(label, value)
     return codes, sizes, numbers

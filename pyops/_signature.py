@@ -74,11 +74,30 @@ class Input:
 
 
 @dataclass(frozen=True)
+class Between:
+    """The bounds of a size, where they are not those of any length."""
+
+    least: int = 1
+    most: int = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """An option that is an array of row numbers, wanted for one choice of another option."""
+
+    name: str
+    length: str
+    option: str
+    choice: str
+
+
+@dataclass(frozen=True)
 class Option:
     name: str
     kind: type
     default: Any
     choices: tuple[str | bool, ...] = ()
+    bounds: Between = Between()
 
     @property
     def is_size(self) -> bool:
@@ -88,14 +107,15 @@ class Option:
 class Signature:
     """The declaration of an operator, read from a function's annotations.
 
-    Arrays are ``Annotated[Array, "axis, axis"]``, options that are sizes ``int``, numbers
-    ``float``, flags ``bool``, options with choices ``Literal``. ``"axis, axis | axis*axis"`` is an
-    array that comes in one form or another. `where` gives, for a choice, the sizes that follow from
-    it, likewise for "flag" and "no flag", and for "no input" where that is absent; `at_most`, for a
-    size, another one that it may not exceed; `by_sample` the shapes of gradients that are also had
-    sample by sample; `also` names under which the gradients are known in Fortran besides;
-    `attention` the shape of weights that the call returns where asked; `one_of` the optional inputs
-    of which one has to be given.
+    Arrays are ``Annotated[Array, "axis, axis"]``, options that are sizes ``int`` (or, with bounds,
+    ``Annotated[int, Between(...)]``), numbers ``float``, flags ``bool``, options with choices
+    ``Literal``, and ``Annotated[Indices, length, "option=choice"]`` row numbers for one choice of
+    an option. ``"axis, axis | axis*axis"`` is an array that comes in one form or another. `where`
+    gives, for a choice, the sizes that follow from it, likewise for "flag" and "no flag", and for
+    "no input" where that is absent; `at_most`, for a size, another one that it may not exceed;
+    `by_sample` the shapes of gradients that are also had sample by sample; `also` names under which
+    the gradients are known in Fortran besides; `attention` the shape of weights that the call
+    returns where asked; `one_of` the optional inputs of which one has to be given.
     """
 
     def __init__(
@@ -112,10 +132,14 @@ class Signature:
         parameters = inspect.signature(function).parameters
         self.inputs: dict[str, Input] = {}
         self.options: dict[str, Option] = {}
+        self.indexed: dict[str, Indexed] = {}
         self.has_graph = False
         for name, parameter in parameters.items():
             if hints[name] is Graph:
                 self.has_graph = True
+            elif parameter.kind is parameter.KEYWORD_ONLY and _is_indexed(hints[name]):
+                length, condition = _annotated(hints[name]).__metadata__
+                self.indexed[name] = Indexed(name, length, *condition.split("="))
             elif parameter.kind is parameter.KEYWORD_ONLY:
                 self.options[name] = _option(name, hints[name], parameter.default)
             else:
@@ -165,6 +189,10 @@ class Signature:
         for o in self.options.values():
             hint = Literal.__getitem__(o.choices) if o.kind is str else o.kind
             shown.append(kind(o.name, kind.KEYWORD_ONLY, default=o.default, annotation=hint))
+        shown += [
+            kind(i.name, kind.KEYWORD_ONLY, default=None, annotation=i.length)
+            for i in self.indexed.values()
+        ]
         return inspect.Signature(shown, return_annotation=_text(self.output))
 
 
@@ -174,11 +202,21 @@ def _text(*forms: Shape) -> str:
 
 def _axes(hint: Any) -> str:
     """The shape in Annotated[Array, shape], also inside an optional."""
+    return str(_annotated(hint).__metadata__[0])
+
+
+def _is_indexed(hint: Any) -> bool:
+    """Whether a hint is Annotated[..., length, condition] | None."""
+    parts = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else ()
+    return any(typing.get_origin(part) is Annotated for part in parts)
+
+
+def _annotated(hint: Any) -> Any:
     if typing.get_origin(hint) in (Union, types.UnionType):
         hint = next(h for h in typing.get_args(hint) if h is not type(None))
     if typing.get_origin(hint) is not Annotated:
         raise TypeError(f"expected Annotated[Array, shape], got {hint}")
-    return str(hint.__metadata__[0])
+    return hint
 
 
 def _option(name: str, hint: Any, default: Any) -> Option:
@@ -186,4 +224,6 @@ def _option(name: str, hint: Any, default: Any) -> Option:
         return Option(name, str, default, typing.get_args(hint))
     if hint is bool:
         return Option(name, bool, default, (default, not default))
+    if typing.get_origin(hint) is Annotated:
+        return Option(name, hint.__origin__, default, bounds=hint.__metadata__[0])
     return Option(name, hint, default)

@@ -9,6 +9,13 @@ import numpy as np
 from ._arrays import Array, check_array, check_size
 
 
+class DimenetBlock(NamedTuple):
+    """The parts of the weights of `dimenet_aggregate`, views into them."""
+
+    A: Array
+    B: Array
+
+
 class GnoBlock(NamedTuple):
     """The parts of a block of `gno_kernel` and `gno_conv`, views into it."""
 
@@ -229,3 +236,65 @@ def unpack_basis(block: Array, *, modes: int) -> Array:
             f"got shape {block.shape}"
         )
     return block.reshape(*block.shape[:-1], modes, block.shape[-1] // modes).swapaxes(-1, -2)
+
+
+def pack_dimenet(A: Array, B: Array) -> Array:  # noqa: N803
+    """Pack the two layers that take the basis of `dimenet_aggregate` to the channels.
+
+    Parameters
+    ----------
+    A : array, shape (num_spherical * num_radial, middle)
+        The transpose of the weight of the first torch ``Linear``.
+    B : array, shape (channels, middle)
+        The weight of the second.
+
+    Returns
+    -------
+    array, shape (num_spherical * num_radial + channels, middle)
+        A over B.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a part is not a float32 or float64 matrix like the other, or the widths differ.
+    """
+    for name, part in {"A": A, "B": B}.items():
+        check_array(f"pack_dimenet: {name}", part)
+        if part.ndim != 2 or part.size == 0:
+            raise ValueError(
+                f"pack_dimenet: {name}: expected (rows, middle), neither 0, got {part.shape}"
+            )
+    if B.dtype.char != A.dtype.char:
+        raise TypeError(f"pack_dimenet: B: expected {A.dtype} like A, got {B.dtype}")
+    if A.shape[1] != B.shape[1]:
+        raise ValueError(f"pack_dimenet: B: expected (channels, {A.shape[1]}), got {B.shape}")
+    return np.concatenate([A, B], dtype=A.dtype.newbyteorder("="))
+
+
+def unpack_dimenet(weights: Array, *, channels: int) -> DimenetBlock:
+    """Views of both layers in the weights, or in the gradient by them.
+
+    Parameters
+    ----------
+    weights : array, shape (num_spherical * num_radial + channels, middle)
+    channels : int
+        Rows of the second layer.
+
+    Returns
+    -------
+    DimenetBlock
+        A (num_spherical * num_radial, middle) and B (channels, middle), named views.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the weights are no float32 or float64 matrix of more rows than channels.
+    """
+    check_array("unpack_dimenet: weights", weights)
+    channels = check_size("unpack_dimenet: channels", channels)
+    if weights.ndim != 2 or len(weights) <= channels:
+        raise ValueError(
+            f"unpack_dimenet: weights: expected more than channels={channels} rows of a matrix, "
+            f"got shape {weights.shape}"
+        )
+    return DimenetBlock(weights[:-channels], weights[-channels:])

@@ -20,15 +20,24 @@ OPERATORS = {name: op for name, op in _operator.OPERATORS.items() if op.name == 
 SOFTMAX = {name for name in OPERATORS if name in ("gat", "gat_v2", "transformer_conv")}
 SOFTMAX |= OPERATORS.keys() & {"segment_softmax"}
 """Those whose weights are exponentials over a row."""
+PAIRED = [name for name, op in OPERATORS.items() if "exclude" in op.signature.options]
+"""Those whose sources and destinations are the same nodes, with pairs of edges that meet there."""
 WIDTHS = {
     "one": {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1}
-    | {"points": 2, "modes": 1, "width": 1, "heads": 1, "edge_width": 1, "x_width": 1},
+    | {"points": 2, "modes": 1, "width": 1, "heads": 1, "edge_width": 1, "x_width": 1}
+    | {"max_degree": 0, "num_spherical": 1, "num_radial": 1, "exponent": 1, "channels": 1}
+    | {"middle": 1},
     "small": {"dim": 2, "hidden": 5, "in_features": 3, "out_features": 4, "columns": 4}
-    | {"points": 7, "modes": 3, "width": 5, "heads": 2, "edge_width": 3, "x_width": 5},
+    | {"points": 7, "modes": 3, "width": 5, "heads": 2, "edge_width": 3, "x_width": 5}
+    | {"max_degree": 3, "num_spherical": 3, "num_radial": 2, "exponent": 5, "channels": 4}
+    | {"middle": 3},
     "wide": {"dim": 1, "hidden": 2, "in_features": 65, "out_features": 3, "columns": 3}
-    | {"width": 33, "heads": 2, "edge_width": 1, "x_width": 64},
+    | {"width": 33, "heads": 2, "edge_width": 1, "x_width": 64}
+    | {"num_spherical": 4, "num_radial": 2, "channels": 33, "middle": 1},
     "odd": {"dim": 3, "hidden": 33, "in_features": 17, "out_features": 9, "columns": 9}
-    | {"points": 41, "modes": 35, "width": 37, "heads": 3, "edge_width": 5, "x_width": 37},
+    | {"points": 41, "modes": 35, "width": 37, "heads": 3, "edge_width": 5, "x_width": 37}
+    | {"max_degree": 9, "num_spherical": 8, "num_radial": 5, "exponent": 6, "channels": 19}
+    | {"middle": 17},
 }
 
 
@@ -118,19 +127,30 @@ class Case:
             sizes[name] = size.value(sizes)
         options = dict(self.choices)
         options |= {o.name: sizes[o.name] for o in op.signature.options.values() if o.is_size}
+        for i in op.signature.indexed.values():
+            if options[i.option] == i.choice:  # any rows, and none
+                rows = sizes[i.length]
+                options[i.name] = rng.integers(-1, rows, rows) if rows else np.zeros(0, int)
 
-        def draw(shape):
-            return rng.standard_normal([size.value(sizes) for size in shape])
+        def draw(shape, draw=rng.standard_normal):
+            return np.asarray(draw([size.value(sizes) for size in shape]))
 
         inputs = op.signature.inputs.values()
         given = [i for i in inputs if i.name not in self.absent]
         arrays = {i.name: None for i in inputs} | {"h" + i.name: None for i in inputs}
-        arrays |= {i.name: draw(i.shape) for i in given}
+        arrays |= {i.name: draw(i.shape, _law(rng, i.name)) for i in given}
         arrays |= {"gy": draw(op.signature.output)}
         arrays |= {"h" + i.name: draw(i.shape) for i in given}
         if options.get("activation") == "relu" and "coords" in arrays:
             keep_from_kinks(rng, arrays["coords"], arrays["params"], options["hidden"])
         return Problem(op, graph if op.signature.has_graph else None, options, arrays)
+
+
+def _law(rng, name):
+    """How an input is drawn: distances from near 0 to beyond the cutoff, others normal."""
+    if name == "distances":
+        return lambda shape: rng.uniform(0.05, 1.15, shape)
+    return rng.standard_normal
 
 
 def keep_from_kinks(rng, coords, params, hidden):
@@ -167,10 +187,14 @@ VARIANTS = [case for op in OPERATORS.values() for case in variants(op)]
 def _cases():
     """Every variant on two graphs; on each of the others every fourth, by turns."""
     for op in OPERATORS.values():
-        every = [*variants(op)]
         for turn, graph in enumerate(GRAPHS):
+            every = [*variants(op)]
             if not op.signature.has_graph and graph not in ("no edges", "random", "long rows"):
                 continue
+            if op.name in PAIRED and graph == "hubs":  # too many pairs to list
+                continue
+            if op.name in PAIRED and graph == "one self loop":  # of a pair with itself by chance
+                every = [case for case in variants(op) if "node" in dict(case.choices).values()]
             whole = graph in ("random", "shared edges")
             for number, case in enumerate(every):
                 if whole or number % 4 == turn % min(4, len(every)):

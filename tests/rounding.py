@@ -1,7 +1,7 @@
 """How far rounding may take a result: 8 eps sqrt(terms), in units of the sum of magnitudes.
 
-Where the condition of a basis or of a softmax enters, as far as rounding of the inputs takes it,
-several times.
+Where the condition of a basis or of a softmax enters, or functions of distances and angles whose
+terms have any sign, as far as rounding of the inputs takes it, several times.
 """
 
 from dataclasses import replace
@@ -15,7 +15,8 @@ from .reference import reference
 def bounds(problem, phase, dtype):
     """The bound for each element of each result, when the phase is run in a precision."""
     problem = problem.map(np.float64)
-    if "basis" in problem.arrays or problem.op.name in SOFTMAX:
+    sensitive = problem.arrays.keys() & {"basis", "distances", "vectors"}
+    if sensitive or problem.op.name in SOFTMAX:
         return _sensitivities(problem, phase, np.finfo(dtype).eps)
     extreme = problem.options.get("reduce") in ("max", "min")  # of one term among all
     bounding = _bounding(problem, reduce="sum") if extreme else _bounding(problem)

