@@ -8,7 +8,7 @@ import pytest
 
 import pyops
 
-from .cases import OPERATORS, SOFTMAX, Case
+from .cases import SOFTMAX, Case
 from .compare import assert_close
 from .programs import run
 
