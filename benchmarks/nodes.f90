@@ -8,7 +8,8 @@ program nodes
   implicit none
   integer, parameter :: points = 2000, degree = 20, dim = 3, hidden = 64, width = 32
   integer, parameter :: edges = points*degree, rounds = 15
-  integer(c_int64_t), parameter :: sizes(8) = [points, points, edges, edges, dim, hidden, width, width]
+  integer(c_int64_t), parameter :: sizes(8) = &
+    [points, points, edges, edges, dim, hidden, width, width]
   integer, parameter :: length = hidden*(dim + 1) + (hidden + 1)*width**2
   type(tape_type) :: tape
   type(graph_type) :: graph
