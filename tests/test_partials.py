@@ -47,7 +47,10 @@ def by_hand(problem, name, number, dtype=None, **keywords):
         known |= {"modes": known.get("modes", min(inputs[-1].shape))}
         indices = [known[n] for n in order_of_sizes(op.name) if n in known]
         more = ([*indices, *codes],)
-    arrays = [problem.arrays["gy"], *blocks]
+    gy = problem.arrays["gy"]
+    if problem.rows("gy") == "num_entries":
+        gy = gy[order]
+    arrays = [gy, *blocks]
     if dtype is not None:
         arrays = [None if a is None else a.astype(dtype) for a in arrays]
     return getattr(partials, f"get_partial_{name}_val")(*arrays, *more, **keywords)
