@@ -275,7 +275,7 @@ class Operator:
         return {k: v for key in keys for k, v in self.where.get(key, {}).items()}
 
     def branches(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """How all sizes follow: a condition on choices and inputs, and assignments in their order."""
+        """How all sizes follow: a condition on choices and inputs, and assignments in order."""
         groups: list[list[tuple[str, dict[str, str], str]]] = []
         for o in self.options:
             code = f"codes({self.codes.index(o.name) + 1})" if o.name in self.codes else ""
