@@ -12,6 +12,7 @@ from pyops import Graph, _operator
 from pyops._operator import Operator
 
 from .graphs import GRAPHS
+from .reference import gat, gat_v2
 from .reference.gno_kernel import preactivations
 
 PHASES = "forward", "backward", "double_backward", "jvp"
@@ -22,6 +23,7 @@ SOFTMAX |= OPERATORS.keys() & {"segment_softmax"}
 """Those whose weights are exponentials over a row."""
 PAIRED = [name for name, op in OPERATORS.items() if "exclude" in op.signature.options]
 """Those whose sources and destinations are the same nodes, with pairs of edges that meet there."""
+KINKED = {"gat": gat.preactivations, "gat_v2": gat_v2.preactivations}
 WIDTHS = {
     "one": {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1}
     | {"points": 2, "modes": 1, "width": 1, "heads": 1, "edge_width": 1, "x_width": 1}
@@ -143,7 +145,10 @@ class Case:
         arrays |= {"h" + i.name: draw(i.shape) for i in given}
         if options.get("activation") == "relu" and "coords" in arrays:
             keep_from_kinks(rng, arrays["coords"], arrays["params"], options["hidden"])
-        return Problem(op, graph if op.signature.has_graph else None, options, arrays)
+        problem = Problem(op, graph if op.signature.has_graph else None, options, arrays)
+        if op.name in KINKED and options["activation"] in ("leaky_relu", "relu", "elu"):
+            keep_scores_from_kinks(rng, problem)
+        return problem
 
 
 def _law(rng, name):
@@ -157,6 +162,20 @@ def keep_from_kinks(rng, coords, params, hidden):
     """Draw again the coordinates that come within 1e-3 of a kink."""
     while len(near := np.flatnonzero((abs(preactivations(coords, params, hidden)) < 1e-3).any(1))):
         coords[near] = rng.standard_normal(coords[near].shape)
+
+
+def keep_scores_from_kinks(rng, problem):
+    """The same for the sources of entries, where these are few."""
+    graph, x = problem.graph, problem.arrays["x_src"]
+    if graph.num_entries > 100:
+        return
+    while True:
+        before = KINKED[problem.op.name](graph, *problem.inputs, **problem.options)
+        near = (abs(before) < 1e-3).reshape(graph.num_entries, -1).any(1)
+        if not near.any():
+            return
+        nodes = np.unique(graph.src[near])
+        x[nodes] = rng.standard_normal(x[nodes].shape)
 
 
 def variants(op):

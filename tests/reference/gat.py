@@ -34,6 +34,10 @@ def backward(graph, x_src, x_dst, attention, edge_features, mask, gy, **options)
     return gx_src, gx_dst, np.concatenate(blocks), gedge, gmask
 
 
+def preactivations(*arguments, **options):
+    return _Given(*arguments, **options).z
+
+
 def attention_of(*arguments, **options):
     return _Given(*arguments, **options).alpha
 
@@ -66,6 +70,7 @@ class _Given:
         a_src, a_dst, a_edge = self.blocks
         z = (self.x * a_src).sum(2)[graph.src] + (self.y * a_dst).sum(2)[graph.dst]
         z = z + (self.f * a_edge).sum(2)[graph.edge_ids]
+        self.z = z
         value, slope = ACTIVATIONS[activation]
         self.alpha, self.slope = softmax(graph, value(z, negative_slope)), slope(z, negative_slope)
         self.factors = np.ones((1, heads)) if mask is None else mask[graph.edge_ids]

@@ -27,6 +27,10 @@ def backward(graph, x_src, x_dst, attention, edge_features, mask, gy, **options)
     return gx.reshape(x_src.shape), gy_dst.reshape(x_dst.shape), ga, gedge, gmask
 
 
+def preactivations(*arguments, **options):
+    return _Given(*arguments, **options).r
+
+
 def attention_of(*arguments, **options):
     return _Given(*arguments, **options).alpha
 
@@ -54,6 +58,7 @@ class _Given:
         r = self.x[graph.src] + y[graph.dst]
         if edge_features is not None:
             r = r + by_heads(edge_features, heads)[graph.edge_ids]
+        self.r = r
         value, slope = ACTIVATIONS[activation]
         self.value, self.slope = value(r, negative_slope), slope(r, negative_slope)
         self.alpha = softmax(graph, (self.a * self.value).sum(2))
