@@ -167,7 +167,7 @@ def keep_from_kinks(rng, coords, params, hidden):
 def keep_scores_from_kinks(rng, problem):
     """The same for the sources of entries, where these are few."""
     graph, x = problem.graph, problem.arrays["x_src"]
-    if graph.num_entries > 100:
+    if not 0 < graph.num_entries <= 100:
         return
     while True:
         before = KINKED[problem.op.name](graph, *problem.inputs, **problem.options)
