@@ -18,6 +18,8 @@ class Case:
     samples: int = (
         0  # of an operator without a graph, with `hidden` modes on as many points as nodes
     )
+    heads: int = 0  # of attention, each `width` wide
+    reduce: str = "sum"
     kernel: str = "matrix"
     hub: bool = False  # one destination has half of the edges
     dtype: str = "float32"
@@ -41,6 +43,16 @@ class Case:
             return f"{self.operator}: {self.samples} samples, {self.hidden} modes, {self.dtype}"
         name = f"{self.operator}, diagonal" if self.kernel == "diagonal" else self.operator
         hub = ", half of them into one" if self.hub else ""
+        if self.operator == "aggregate":
+            return (
+                f"aggregate, {self.reduce}: {self.degree} edges a node{hub}, F {self.width}, "
+                f"{self.dtype}"
+            )
+        if self.heads:
+            return (
+                f"{self.operator}: {self.degree} edges a node{hub}, {self.heads} heads of "
+                f"{self.width}, {self.dtype}"
+            )
         return (
             f"{name}: {self.degree} edges a node{hub}, d {self.dims}, H {self.hidden}, "
             f"F {self.width}, {self.dtype}"
@@ -57,7 +69,13 @@ WITHOUT_GRAPH = (
     "lno_decode",
     "elem_scale",
 )
+ATTENTION = ("gat", "gat_v2", "segment_softmax")
+BASES = "radial_basis", "spherical_basis", "spherical_harmonics"
 CASES = (
+    # 24 edges a node as in molecules, 44 as in crystals, with seven degrees.
+    Case("dimenet_aggregate", nodes=1000, degree=24),
+    Case("dimenet_aggregate", nodes=1000, degree=44, phases=PHASES[:1]),
+    *(Case(name, nodes=200, degree=1, samples=128, one_thread=True) for name in BASES),
     Case("gno_conv", plotted=True),
     Case("gno_conv", dtype="float64", peers=ALONE),
     Case("gno_conv", degree=8, one_thread=True),
@@ -72,6 +90,13 @@ CASES = (
     # neuraloperator's double backward takes memory quadratic in the nodes: 2 GB here.
     Case("integral_transform", nodes=500, kernel="diagonal", one_thread=True),
     *(Case(name, nodes=1024, degree=1, samples=128, one_thread=True) for name in WITHOUT_GRAPH),
+    Case("gat", nodes=20_000, degree=25, heads=8, width=32, plotted=True),
+    Case("segment_softmax", nodes=20_000, degree=25, heads=8, one_thread=True),
+    Case("gat_v2", nodes=5000, degree=25, heads=8, width=32, one_thread=True),
+    *(
+        Case("aggregate", nodes=20_000, degree=25, width=256, reduce=reduce, phases=FIRST_ORDER)
+        for reduce in ("sum", "mean")
+    ),
     # Ten million edges, evenly and not; a million nodes.
     Case("gno_conv", nodes=312_500, hidden=16, width=16, phases=FIRST_ORDER, peers=ALONE),
     Case("gno_conv", nodes=312_500, hidden=16, width=16, hub=True, phases=FIRST_ORDER, peers=ALONE),
@@ -94,13 +119,16 @@ TINY = [
         degree=2,
         hidden=4,
         width=2,
-        samples=3 if operator in WITHOUT_GRAPH else 0,
+        samples=3 if operator in (*WITHOUT_GRAPH, *BASES) else 0,
+        heads=2 if operator in ATTENTION else 0,
         dtype="float64",
     )
     for operator in sorted({case.operator for case in CASES} - {"integral_transform"})
 ]
 
 QUICK = (
+    Case("dimenet_aggregate", nodes=100, degree=24),
+    *(Case(name, nodes=10, degree=1, samples=32, one_thread=True) for name in BASES),
     Case("gno_conv", nodes=250, width=32, plotted=True),
     Case("gno_conv", nodes=60, width=32, phases=FIRST_ORDER, one_thread=True, plotted=True),
     Case("gno_kernel", nodes=250, width=16, one_thread=True),
@@ -108,6 +136,8 @@ QUICK = (
     Case("kernel_conv", nodes=250, width=16, one_thread=True),
     Case("kernel_conv", nodes=250, kernel="diagonal", one_thread=True),
     Case("integral_transform", nodes=250, kernel="diagonal", one_thread=True),
+    *(Case(name, nodes=2000, degree=25, heads=8, width=32, one_thread=True) for name in ATTENTION),
+    Case("aggregate", nodes=2000, degree=25, width=256, phases=FIRST_ORDER, one_thread=True),
     *(
         Case(name, nodes=256, degree=1, hidden=16, samples=32, one_thread=True)
         for name in WITHOUT_GRAPH

@@ -41,6 +41,8 @@ def make(case: Case) -> Problem:
         "dst": dst,
         "offsets": np.searchsorted(dst, np.arange(case.nodes + 1)),
     }
+    if hasattr(operator, "pairs"):
+        graph |= operator.pairs(case, graph["src"], graph["dst"])
     if hasattr(operator, "constants"):
         graph |= operator.constants(case, rng)
     inputs = operator.inputs(case, rng)

@@ -1,10 +1,12 @@
 """The rows as Markdown tables, which read well on a terminal, and as JSON."""
 
+import math
 from dataclasses import asdict
 from itertools import groupby
 from statistics import median, quantiles
 
 from benchmarks.cases import PHASES
+from benchmarks.limits import GATHERS
 from benchmarks.peers import NAMES, PEERS
 from benchmarks.problem import operator_module
 from benchmarks.products import OURS, TILE, Timing
@@ -17,7 +19,8 @@ Phases add up: forward; forward and backward; these and double backward. In each
 time of a call, how many times pyops's time that is (median of the ratios within a round, with half
 the distance between their quartiles), and the extra memory at the peak of a call. "Of the limit":
 the least time for the factored algorithm's multiply-adds at the machine's peak (fma), or for the
-compulsory traffic at its copy rate if that is longer (copy), over the shortest time measured. A
+compulsory traffic at its copy rate (copy), or for the rows of neighbours at the rate of gathering
+as many (gather), whichever is longest, over the shortest time measured. A
 peer whose results differ from the others' is not timed."""
 OVERHEAD = """\
 ## Overhead
@@ -41,6 +44,11 @@ def limit(row: Row, rates: Rates) -> tuple[float, str]:
     if hasattr(operator, "elements_moved"):
         moved, size = operator.elements_moved(row.case), int(row.case.dtype[5:]) // 8
         limits.append((size * sum(moved[p] for p in phases) / rate["copy, 64 MB"], "copy"))
+    if hasattr(operator, "elements_gathered"):
+        gathered, size = operator.elements_gathered(row.case), int(row.case.dtype[5:]) // 8
+        table = size * gathered["forward"] // row.case.degree
+        name = min(GATHERS, key=lambda name: abs(math.log(GATHERS[name] / table)))
+        limits.append((size * sum(gathered[p] for p in phases) / rate[name], "gather"))
     return max(limits)
 
 

@@ -7,16 +7,17 @@ generated sources.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 OPS = Path(__file__).parents[1] / "pyops" / "ops"
 PHASES = "forward", "backward", "double_backward", "by_sample"
 GRAPH_SIZES = "num_src", "num_dst", "num_edges", "num_entries"
-_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|id_(offsets|entries)")
+_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|(id|in|out)_entries|id_offsets|in_order")
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class Option:
     """size, choice, flag or number."""
     default: object
     choices: tuple[str, ...] = ()
+    least: int = 1
 
 
 def _matrix(shape: str) -> tuple[str, str]:
@@ -126,7 +128,10 @@ class Operator:
         self.at_most: dict[str, str] = keywords.get("at_most", {})
         self.by_sample: dict[str, str] = keywords.get("by_sample", {})
         self.also: dict[str, str] = keywords.get("also", {})
+        self.one_of: tuple[str, ...] = keywords.get("one_of", ())
         arguments = function.args
+        # What Fortran tells the precisions apart by cannot be absent.
+        self.needed = self.one_of[:1]
         self.has_graph = any(ast.unparse(a.annotation) == "Graph" for a in arguments.args)
         optional = len(arguments.args) - len(arguments.defaults)
         self.inputs = [
@@ -134,10 +139,16 @@ class Operator:
             for number, a in enumerate(arguments.args)
             if ast.unparse(a.annotation) != "Graph"
         ]
-        self.options = [
-            self._option(a, d)
-            for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        ]
+        self.options = []
+        self.row_numbers: list[str] = []
+        """Options that are row numbers: they and the choices they belong to are Python's."""
+        for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            text = ast.unparse(a.annotation)
+            if text.startswith("Annotated[Indices"):
+                self.row_numbers.append(a.arg)
+                self._withdraw(*text.split("'")[3].split("="))
+            else:
+                self.options.append(self._option(a, d))
         self.output = _matrix(self._shape(function.returns))
         known = procedures(kernels)
         self.kernels = {
@@ -154,13 +165,24 @@ class Operator:
 
     def _input(self, argument: ast.arg, optional: bool) -> Input:
         forms = self._shape(argument.annotation).split("|")
+        optional = optional and argument.arg not in self.needed
         return Input(argument.arg, *_matrix(forms[-1]), optional, len(forms) > 1)
+
+    def _withdraw(self, option: str, choice: str) -> None:
+        """Forget a choice, the last of its option."""
+        for k, o in enumerate(self.options):
+            if o.name == option:
+                assert o.choices[-1] == choice
+                self.options[k] = replace(o, choices=o.choices[:-1])
 
     @staticmethod
     def _option(argument: ast.arg, default: ast.expr | None) -> Option:
         text = ast.unparse(argument.annotation)
         value = None if default is None else ast.literal_eval(default)
         choices = tuple(re.findall(r"'(\w+)'", text)) if text.startswith("Literal") else ()
+        bounds = re.fullmatch(r"Annotated\[int, Between\((\d+), \d+\)\]", text)
+        if bounds:
+            return Option(argument.arg, "size", value, least=int(bounds[1]))
         kinds = {"int": "size", "bool": "flag", "float": "number"}
         return Option(argument.arg, "choice" if choices else kinds[text], value, choices)
 
@@ -210,7 +232,8 @@ class Operator:
     @property
     def outgoing(self) -> bool:
         """Whether any kernel takes the entries of the sources."""
-        return any("out_offsets" in kernel.names for kernel in self.kernels.values())
+        names = {name for kernel in self.kernels.values() for name in kernel.names}
+        return not names.isdisjoint(("out_offsets", "in_entries", "out_entries"))
 
     @property
     def indices(self) -> list[str]:
@@ -241,23 +264,50 @@ class Operator:
             else re.sub(r"[a-z_]\w*", place, text)
         )
 
-    def branches(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """How all sizes follow: a condition on the choices, and assignments in their order."""
-        if not self.where:
-            return [("", self._solve({}))]
-        (option,) = [o for o in self.options if set(o.choices) & self.where.keys()]
-        code = f"codes({self.codes.index(option.name) + 1})"
-        return [
-            (f"{code} == {number}", self._solve(self.where.get(choice, {})))
-            for number, choice in enumerate(option.choices, start=1)
+    def follows(self, values: Iterable[object], absent: Iterable[str]) -> dict[str, str]:
+        """The sizes that follow from choices and flags, in their order, and absent inputs."""
+        options = [o for o in self.options if o.kind in ("choice", "flag")]
+        keys = [
+            str(value) if o.choices else o.name if value else f"no {o.name}"
+            for o, value in zip(options, values, strict=True)
         ]
+        keys += [f"no {name}" for name in absent]
+        return {k: v for key in keys for k, v in self.where.get(key, {}).items()}
 
-    def _solve(self, follows: dict[str, str]) -> list[tuple[str, str]]:
+    def branches(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """How all sizes follow: a condition on choices and inputs, and assignments in order."""
+        groups: list[list[tuple[str, dict[str, str], str]]] = []
+        for o in self.options:
+            code = f"codes({self.codes.index(o.name) + 1})" if o.name in self.codes else ""
+            if o.kind == "flag" and {o.name, f"no {o.name}"} & self.where.keys():
+                keys = {1: o.name, 0: f"no {o.name}"}
+            elif set(o.choices) & self.where.keys():
+                keys = dict(enumerate(o.choices, start=1))
+            else:
+                continue
+            groups.append([(f"{code} == {n}", self.where.get(k, {}), "") for n, k in keys.items()])
+        for number, i in enumerate(self.inputs, start=1):
+            if i.optional and f"no {i.name}" in self.where:
+                length = f"lengths(1, {number})"
+                groups.append(
+                    [
+                        (f"{length} > 0", {}, i.name),
+                        (f"{length} <= 0", self.where[f"no {i.name}"], ""),
+                    ]
+                )
+        found = []
+        for chosen in itertools.product(*groups):
+            follows = {k: v for _, sizes, _ in chosen for k, v in sizes.items()}
+            condition = " .and. ".join(text for text, _, _ in chosen)
+            found.append((condition, self._solve(follows, {name for *_, name in chosen})))
+        return found
+
+    def _solve(self, follows: dict[str, str], there: set[str]) -> list[tuple[str, str]]:
         known = {*self.graph_sizes, *self.free_sizes}
         steps = []
         axes = []
         for number, i in enumerate(self.inputs, start=1):
-            if i.optional:
+            if i.optional and i.name not in there:
                 continue
             axes.append((i.columns, f"lengths(2, {number})"))
             whole = f"lengths(1, {number})*lengths(2, {number})"
@@ -315,6 +365,8 @@ class Operator:
             return given[name]
         if name in self.graph_sizes or name == "shared_edges" or _INDICES.fullmatch(name):
             return f"{given['graph']}%{name}"
+        if name in self.row_numbers:
+            return f"{given['graph']}%in_edges"  # not read
         if name == "packed":
             return f"{self.packed}_c_int32_t"
         return given["is"] + self.place(name)

@@ -7,7 +7,11 @@ from . import partials as partials
 from . import testing as testing
 from ._threads import get_num_threads as get_num_threads
 from ._threads import set_num_threads as set_num_threads
+from .dimenet import dimenet_basis as dimenet_basis
 from .graph import Graph as Graph
+from .neighbours import radius_graph as radius_graph
+from .ops.aggregate import aggregate as aggregate
+from .ops.dimenet_aggregate import dimenet_aggregate as dimenet_aggregate
 from .ops.elem_scale import elem_scale as elem_scale
 from .ops.elementwise import abs as abs
 from .ops.elementwise import add as add
@@ -39,6 +43,8 @@ from .ops.elementwise import subtract as subtract
 from .ops.elementwise import sum as sum
 from .ops.elementwise import tan as tan
 from .ops.elementwise import tanh as tanh
+from .ops.gat import gat as gat
+from .ops.gat_v2 import gat_v2 as gat_v2
 from .ops.gno_aggregate import gno_aggregate as gno_aggregate
 from .ops.gno_conv import gno_conv as gno_conv
 from .ops.gno_kernel import gno_kernel as gno_kernel
@@ -48,5 +54,9 @@ from .ops.lno_encode import lno_encode as lno_encode
 from .ops.ono_decode import ono_decode as ono_decode
 from .ops.ono_encode import ono_encode as ono_encode
 from .ops.orthonormalize import orthonormalize as orthonormalize
+from .ops.radial_basis import radial_basis as radial_basis
+from .ops.segment_softmax import segment_softmax as segment_softmax
+from .ops.spherical_basis import spherical_basis as spherical_basis
+from .ops.spherical_harmonics import spherical_harmonics as spherical_harmonics
 
 __version__ = _version("pyops")

@@ -19,9 +19,18 @@ from . import Graph, __version__, _kernels, get_num_threads, testing
 from ._operator import OPERATORS, Operator
 from ._signature import ANY
 
-_SIZES = {"num_src": 12, "num_dst": 10, "num_edges": 60, "columns": 3, "in_features": 5}
+_SIZES = {
+    "num_src": 12,
+    "num_dst": 10,
+    "num_edges": 60,
+    "num_entries": 60,
+    "columns": 3,
+    "in_features": 5,
+}
 _SIZES |= {"out_features": 3, "hidden": 6, "dim": 2, "num_samples": 5, "points": 9, "modes": 4}
-_SIZES["width"] = 6
+_SIZES |= {"width": 6, "heads": 2, "edge_width": 2, "out_width": 12, "x_width": 4}
+_SIZES |= {"width": 6, "max_degree": 4, "num_spherical": 4, "num_radial": 3, "exponent": 5}
+_SIZES |= {"channels": 5, "middle": 3}
 
 
 def main() -> int:
@@ -79,7 +88,7 @@ def quick_check(operator: Operator) -> float:
         shapes = ((4, 1, 3), (5, 1)) if len(signature.inputs) == 2 else ((4, 5, 3),)
         return testing.check_gradients(operator, *(rng.uniform(0.1, 0.9, s) for s in shapes))
     options: dict[str, Any] = {
-        name: o.choices[0] if o.choices else _SIZES[name] for name, o in signature.options.items()
+        name: _SIZES[name] if o.is_size else o.default for name, o in signature.options.items()
     }
     inputs: list[Any] = [
         rng.standard_normal([size.value(_SIZES) for size in i.shape])

@@ -27,13 +27,26 @@ def check_array(label: str, array: object) -> Array:
     return array
 
 
-def check_size(label: str, value: object) -> int:
-    """The argument, if it is an integer that can be the length of an axis and is not 0."""
+def check_size(label: str, value: object, least: int = 1, most: int = 2**31 - 1) -> int:
+    """The argument, if it is an integer within bounds, by default those of an axis."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{label}: expected a positive integer, got {value!r}")
-    if not 1 <= value < 2**31:
-        raise ValueError(f"{label}: expected an integer from 1 to 2**31 - 1, got {value!r}")
+        kind = "a positive integer" if least else "an integer"
+        raise TypeError(f"{label}: expected {kind}, got {value!r}")
+    if not least <= value <= most:
+        limit = "2**31 - 1" if most == 2**31 - 1 else most
+        raise ValueError(f"{label}: expected an integer from {least} to {limit}, got {value!r}")
     return int(value)
+
+
+def check_number(label: str, value: object) -> float:
+    """The argument, if it is a finite real number."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(
+        value, (int, float, np.integer, np.floating)
+    ):
+        raise TypeError(f"{label}: expected a number, got {value!r}")
+    if not np.isfinite(value):
+        raise ValueError(f"{label}: expected a finite number, got {value!r}")
+    return float(value)
 
 
 def check_output(label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -34,7 +34,12 @@ class Operator:
         self._by_sample: Phase | None = None
         if self.signature.by_sample:
             self._by_sample = Phase(
-                self.signature, self.name, "backward", self.room, by_sample=True
+                self.signature, self.name, "backward", self.room, special="by_sample"
+            )
+        self._attention: Phase | None = None
+        if self.signature.attention:
+            self._attention = Phase(
+                self.signature, self.name, "forward", self.room, special="attention"
             )
         OPERATORS[self.name] = self
 
@@ -59,12 +64,28 @@ class Operator:
 
     def __call__(
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
-    ) -> Array:
-        """The value y."""
+    ) -> Any:
+        """The value y; with ``return_attention=True``, where the operator has it, also alpha."""
+        wants_attention = False
+        if self._attention is not None:
+            wants_attention = options.pop("return_attention", False)
+            if not isinstance(wants_attention, (bool, np.bool_)):
+                raise TypeError(
+                    f"{self.name}: return_attention: expected True or False, "
+                    f"got {wants_attention!r}"
+                )
         outs = None if out is None else (out,)
         (y,) = self._phases["forward"].run(inputs, options, None, outs, accumulate)
-        assert y is not None
-        return y
+        return (y, self._weights(inputs, options)) if wants_attention else y
+
+    def _weights(self, inputs: Sequence[Any], options: dict[str, Any]) -> Array:
+        """alpha of every entry, in the order of the graph."""
+        assert self._attention is not None
+        (along_rows,) = self._attention.run(inputs, options)
+        assert along_rows is not None
+        alpha = np.empty_like(along_rows)
+        alpha[np.argsort(inputs[0].dst, kind="stable")] = along_rows
+        return alpha
 
     def forward(
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _kernels
 from ._arrays import Array, buffers_for, check_outputs, hand_over, plain
+from ._indices import Indices, check_bounds, check_indices
 from ._plan import Kernel, Plan, Slot, make_plan, solved_shapes
 from ._signature import Shape, Signature
 from ._threads import get_num_threads
@@ -27,11 +28,12 @@ def compiled(room: str, phase: str) -> dict[str, Kernel]:
 class Phase:
     """forward, backward, double_backward, or jvp, which is a part of the third.
 
-    `by_sample` makes it the backward phase whose gradients are not summed over the samples.
+    `special` makes it another procedure with the arguments of the phase: by_sample is backward
+    without the sum over the samples, attention the weights of forward.
     """
 
     def __init__(
-        self, signature: Signature, operator: str, name: str, room: str, by_sample: bool = False
+        self, signature: Signature, operator: str, name: str, room: str, special: str = ""
     ) -> None:
         self.signature, self.name = signature, name
         self.caller = operator if name == "forward" else f"{operator}.{name}"
@@ -54,13 +56,16 @@ class Phase:
             self.outputs = {tag + i.name: i.shape for i in inputs}
         if second:
             self.outputs["dgy"] = signature.output
-        if by_sample:
+        if special == "attention":
+            assert signature.attention is not None
+            self.outputs = {"alpha": signature.attention}
+        elif special:
             self.outputs |= {"g" + n: shape for n, shape in signature.by_sample.items()}
 
         one = "y" if name == "forward" else "dgy" if name == "jvp" else None
         self.labels = {o: "out" if o == one else f"out: {o}" for o in self.outputs}
 
-        kernel = "by_sample" if by_sample else "double_backward" if second else name
+        kernel = special or ("double_backward" if second else name)
         self._variants = compiled(room, kernel)
         self._plans: dict[Any, Plan] = {}
 
@@ -74,6 +79,10 @@ class Phase:
     ) -> tuple[Array | None, ...]:
         """Check a call, run its kernel, return its outputs."""
         given = self._readable(given)
+        rows: dict[str, Any] = {}
+        if self.signature.indexed:
+            rows = {n: options[n] for n in self.signature.indexed if n in options}
+            options = {n: value for n, value in options.items() if n not in rows}
         plan = self._plan(given, options, wanted)
         inputs = self._inputs(given)
         if plan.zeros is not None:
@@ -90,17 +99,44 @@ class Phase:
                 if buffer is not None:
                     buffer[...] = buffer + plan.fill if accumulate else plan.fill
             return tuple(buffers) if out is None else hand_over(buffers, out)
+        outputs = self._outputs(buffers)
+        for arrays, places in zip((inputs, outputs), plan.flat, strict=True):
+            for i in places:
+                arrays[i] = arrays[i].T.reshape(-1)
         values = [
             *plan.constants,
             get_num_threads(),
             accumulate,
             *(given[0]._indices(plan.indices) if plan.indices else ()),
+            *(self._rows(name, rows.get(name), length) for name, length in plan.indexed.items()),
             *inputs,
-            *self._outputs(buffers),
+            *outputs,
         ]
         if plan.kernel(*plan.order(values)):
             raise MemoryError(f"{self.caller}: not enough memory for the working arrays")
         return tuple(buffers) if out is None else hand_over(buffers, out)
+
+    def _rows(self, name: str, rows: Any, length: int | None) -> Indices:
+        """The row numbers of an option as the kernel takes them, counted from 1; 0 for no row."""
+        option = self.signature.indexed[name]
+        label = f"{self.caller}: {name}"
+        if length is None:
+            if rows is not None:
+                raise ValueError(
+                    f"{label}: expected None without {option.option}={option.choice!r}, "
+                    f"got {type(rows).__name__}"
+                )
+            return np.empty(0, np.int64)
+        if rows is None:
+            raise TypeError(
+                f"{label}: expected row numbers with {option.option}={option.choice!r}, got None"
+            )
+        rows = check_indices(label, rows)
+        if len(rows) != length:
+            raise ValueError(f"{label}: expected {option.length}={length} numbers, got {len(rows)}")
+        check_bounds(label, rows + 1, length + 1, f"{option.length} + 1, counted from -1")
+        counted: Indices = rows.astype(np.int64) + 1
+        return counted
 
     def _readable(self, given: Sequence[Any]) -> Sequence[Any]:
         """The arguments with arrays whose layout the kernel can take, or will be given."""
@@ -217,7 +253,7 @@ class Phase:
         """All options in the declared order, defaults included."""
         declared = self.signature.options
         for name in options.keys() - declared.keys():
-            valid = ", ".join(declared) or "none"
+            valid = ", ".join([*declared, *self.signature.indexed]) or "none"
             raise TypeError(f"{self.caller}: unexpected option {name!r}; options are: {valid}")
         for name, option in declared.items():
             if name not in options and option.default is inspect.Parameter.empty:

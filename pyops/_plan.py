@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from ._arrays import VARIANTS, check_array, check_size
+from ._arrays import VARIANTS, check_array, check_number, check_size
 from ._signature import ANY, Option, Shape, Signature, Size, show_shape
 from .graph import Graph
 
 Kernel = Callable[..., int]
-_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|id_(offsets|entries)")
+_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|(id|in|out)_entries|id_offsets|in_order")
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,14 @@ class Plan:
     outputs: tuple[tuple[int, ...] | None, ...]
     """The shapes of the outputs that are wanted."""
     order: Callable[[Sequence[Any]], tuple[Any, ...]]
-    """Brings constants, threads, accumulate, indices, inputs, zeros, outputs into the order of
-    the kernel's arguments."""
+    """Brings constants, threads, accumulate, indices, row numbers, inputs, zeros, outputs into the
+    order of the kernel's arguments."""
     fill: float | None = None
     """What the outputs are where there are no elements to compute them from."""
+    flat: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    """Which of the inputs given, and of the outputs made, the kernel takes as one axis."""
+    indexed: Mapping[str, int | None] = field(default_factory=dict)
+    """The length of the options that are row numbers, None where they are not wanted."""
 
 
 def make_plan(
@@ -68,9 +72,12 @@ def make_plan(
     wanted: Collection[str],
 ) -> Plan:
     """Check a call, find the compiled variant for it, and lay out its arguments."""
-    codes, known = _check_options(caller, signature.options, options)
+    codes, known, numbers = _check_options(caller, signature.options, options)
     if graph is not None:
         known.update(graph._sizes()._asdict())
+    named = dict(zip(signature.inputs, arrays, strict=False))
+    if signature.one_of and all(named[name] is None for name in signature.one_of):
+        raise TypeError(f"{caller}: expected {' or '.join(signature.one_of)}, got neither")
     dtype = check_arrays(caller, slots, arrays)
     declared = {s.name: s.shape for s in slots} | dict(outputs)
     slots, outputs, codes["packed"] = _choose_forms(signature, slots, arrays, outputs)
@@ -94,8 +101,14 @@ def make_plan(
         for n in shapes
         if n not in used
     }
-    constants = {**known, **codes, **absent}
-    names = [*constants, "threads", "accumulate", *indices, *used]
+    constants = {**known, **codes, **numbers, **absent}
+    taken = [s.name for s, a in zip(slots, arrays, strict=True) if a is not None]
+    made = [name for name in outputs if name in wanted]
+    names = [*constants, "threads", "accumulate", *indices, *signature.indexed, *used]
+    wants = {
+        i.name: known[i.length] if options[i.option] == i.choice else None
+        for i in signature.indexed.values()
+    }
     return Plan(
         kernel,
         dtype,
@@ -104,6 +117,8 @@ def make_plan(
         shapes["gy"] if zeros else None,
         tuple(shapes[name] if name in wanted else None for name in outputs),
         itemgetter(*map(names.index, arguments)),
+        flat=(_places(taken, declared, flat), _places(made, declared, flat)),
+        indexed=wants,
     )
 
 
@@ -117,11 +132,15 @@ def solved_shapes(
     outputs: Mapping[str, Shape],
 ) -> dict[str, tuple[int, ...]]:
     """The shapes of the outputs, for arrays that have shapes but perhaps no elements."""
-    _, sizes = _check_options(caller, signature.options, options)
+    _, sizes, _ = _check_options(caller, signature.options, options)
     found = {**sizes, **known}
     slots, outputs, _ = _choose_forms(signature, slots, arrays, outputs)
     _solve(signature, caller, slots, arrays, options, found)
     return {n: tuple(size.value(found) for size in shape) for n, shape in outputs.items()}
+
+
+def _places(names: Sequence[str], declared: Mapping[str, Shape], chosen: Container[Shape]) -> Any:
+    return tuple(i for i, name in enumerate(names) if declared[name] in chosen)
 
 
 @functools.cache
@@ -137,20 +156,24 @@ def _bits(flags: Sequence[bool]) -> int:
 
 def _check_options(
     caller: str, declared: Mapping[str, Option], options: Mapping[str, Any]
-) -> tuple[dict[str, int], dict[str, int]]:
-    """The number that stands for each choice, and the sizes among the options."""
-    codes, sizes = {}, {}
+) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
+    """The number that stands for each choice, the sizes and the numbers among the options."""
+    codes: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    numbers: dict[str, float] = {}
     for name, option in declared.items():
         label, value = f"{caller}: {name}", options[name]
         if option.choices:
-            if not isinstance(value, str):
+            if not isinstance(value, (bool, np.bool_) if option.kind is bool else str):
                 raise TypeError(f"{label}: expected one of {option.choices}, got {value!r}")
             if value not in option.choices:
                 raise ValueError(f"{label}: expected one of {option.choices}, got {value!r}")
-            codes[name] = 1 + option.choices.index(value)
-            continue
-        sizes[name] = check_size(label, value)
-    return codes, sizes
+            codes[name] = int(value) if option.kind is bool else 1 + option.choices.index(value)
+        elif option.is_size:
+            sizes[name] = check_size(label, value, option.bounds.least, option.bounds.most)
+        else:
+            numbers[name] = check_number(label, value)
+    return codes, sizes, numbers
 
 
 def check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> np.dtype[Any]:
@@ -208,9 +231,8 @@ def _solve(
     known: dict[str, int],
 ) -> None:
     """Find all sizes from the inputs, then refuse every shape that contradicts them."""
-    follows = {}
-    for choice in options.values():
-        follows.update(signature.where.get(choice, {}) if isinstance(choice, str) else {})
+    absent = [s.name for s, a in zip(slots, arrays, strict=True) if a is None]
+    follows = signature.follows(options, absent)
     held = [(s, a.shape) for s, a in zip(slots, arrays, strict=True) if a is not None]
     unsettled = [
         (slot, shape, size, length)

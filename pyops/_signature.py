@@ -74,11 +74,30 @@ class Input:
 
 
 @dataclass(frozen=True)
+class Between:
+    """The bounds of a size, where they are not those of any length."""
+
+    least: int = 1
+    most: int = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """An option that is an array of row numbers, wanted for one choice of another option."""
+
+    name: str
+    length: str
+    option: str
+    choice: str
+
+
+@dataclass(frozen=True)
 class Option:
     name: str
     kind: type
     default: Any
-    choices: tuple[str, ...] = ()
+    choices: tuple[str | bool, ...] = ()
+    bounds: Between = Between()
 
     @property
     def is_size(self) -> bool:
@@ -88,11 +107,15 @@ class Option:
 class Signature:
     """The declaration of an operator, read from a function's annotations.
 
-    Arrays are ``Annotated[Array, "axis, axis"]``, options that are sizes ``int``, options with
-    choices ``Literal``. ``"axis, axis | axis*axis"`` is an array that comes in one form or another.
-    `where` gives, for a choice, the sizes that follow from it; `at_most`, for a size, another one
-    that it may not exceed; `by_sample` the shapes of gradients that are also had sample by sample;
-    `also` names under which the gradients are known in Fortran besides.
+    Arrays are ``Annotated[Array, "axis, axis"]``, options that are sizes ``int`` (or, with bounds,
+    ``Annotated[int, Between(...)]``), numbers ``float``, flags ``bool``, options with choices
+    ``Literal``, and ``Annotated[Indices, length, "option=choice"]`` row numbers for one choice of
+    an option. ``"axis, axis | axis*axis"`` is an array that comes in one form or another. `where`
+    gives, for a choice, the sizes that follow from it, likewise for "flag" and "no flag", and for
+    "no input" where that is absent; `at_most`, for a size, another one that it may not exceed;
+    `by_sample` the shapes of gradients that are also had sample by sample; `also` names under which
+    the gradients are known in Fortran besides; `attention` the shape of weights that the call
+    returns where asked; `one_of` the optional inputs of which one has to be given.
     """
 
     def __init__(
@@ -102,15 +125,21 @@ class Signature:
         at_most: Mapping[str, str] | None = None,
         by_sample: Mapping[str, str] | None = None,
         also: Mapping[str, str] | None = None,
+        attention: str | None = None,
+        one_of: Iterable[str] = (),
     ) -> None:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters
         self.inputs: dict[str, Input] = {}
         self.options: dict[str, Option] = {}
+        self.indexed: dict[str, Indexed] = {}
         self.has_graph = False
         for name, parameter in parameters.items():
             if hints[name] is Graph:
                 self.has_graph = True
+            elif parameter.kind is parameter.KEYWORD_ONLY and _is_indexed(hints[name]):
+                length, condition = _annotated(hints[name]).__metadata__
+                self.indexed[name] = Indexed(name, length, *condition.split("="))
             elif parameter.kind is parameter.KEYWORD_ONLY:
                 self.options[name] = _option(name, hints[name], parameter.default)
             else:
@@ -124,6 +153,18 @@ class Signature:
         self.at_most = dict(at_most or {})
         self.also = dict(also or {})
         self.by_sample = {name: parse_shape(text) for name, text in (by_sample or {}).items()}
+        self.one_of = tuple(one_of)
+        self.attention = parse_shape(attention) if attention else None
+
+    def follows(self, options: Mapping[str, Any], absent: Iterable[str]) -> Mapping[str, Size]:
+        """The sizes that follow from choices, flags, and inputs that are not given."""
+        found = {}
+        for name, value in options.items():
+            key = (name if value else f"no {name}") if isinstance(value, bool) else value
+            found.update(self.where.get(key, {}) if isinstance(key, str) else {})
+        for name in absent:
+            found.update(self.where.get(f"no {name}", {}))
+        return found
 
     @property
     def positional(self) -> tuple[str, ...]:
@@ -131,8 +172,8 @@ class Signature:
 
     @functools.cached_property
     def required(self) -> int:
-        """How many of the inputs have to be given."""
-        return sum(not i.optional for i in self.inputs.values())
+        """How many of the inputs have to be given, at least one."""
+        return sum(not i.optional for i in self.inputs.values()) or 1
 
     def readable(self) -> inspect.Signature:
         """The call as `help` shows it: shapes for arrays, choices for options."""
@@ -146,8 +187,12 @@ class Signature:
                 )
             )
         for o in self.options.values():
-            hint = Literal.__getitem__(o.choices) if o.choices else o.kind
+            hint = Literal.__getitem__(o.choices) if o.kind is str else o.kind
             shown.append(kind(o.name, kind.KEYWORD_ONLY, default=o.default, annotation=hint))
+        shown += [
+            kind(i.name, kind.KEYWORD_ONLY, default=None, annotation=i.length)
+            for i in self.indexed.values()
+        ]
         return inspect.Signature(shown, return_annotation=_text(self.output))
 
 
@@ -157,14 +202,28 @@ def _text(*forms: Shape) -> str:
 
 def _axes(hint: Any) -> str:
     """The shape in Annotated[Array, shape], also inside an optional."""
+    return str(_annotated(hint).__metadata__[0])
+
+
+def _is_indexed(hint: Any) -> bool:
+    """Whether a hint is Annotated[..., length, condition] | None."""
+    parts = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else ()
+    return any(typing.get_origin(part) is Annotated for part in parts)
+
+
+def _annotated(hint: Any) -> Any:
     if typing.get_origin(hint) in (Union, types.UnionType):
         hint = next(h for h in typing.get_args(hint) if h is not type(None))
     if typing.get_origin(hint) is not Annotated:
         raise TypeError(f"expected Annotated[Array, shape], got {hint}")
-    return str(hint.__metadata__[0])
+    return hint
 
 
 def _option(name: str, hint: Any, default: Any) -> Option:
     if typing.get_origin(hint) is Literal:
         return Option(name, str, default, typing.get_args(hint))
+    if hint is bool:
+        return Option(name, bool, default, (default, not default))
+    if typing.get_origin(hint) is Annotated:
+        return Option(name, hint.__origin__, default, bounds=hint.__metadata__[0])
     return Option(name, hint, default)

@@ -9,6 +9,13 @@ import numpy as np
 from ._arrays import Array, check_array, check_size
 
 
+class DimenetBlock(NamedTuple):
+    """The parts of the weights of `dimenet_aggregate`, views into them."""
+
+    A: Array
+    B: Array
+
+
 class GnoBlock(NamedTuple):
     """The parts of a block of `gno_kernel` and `gno_conv`, views into it."""
 
@@ -95,6 +102,87 @@ def unpack_gno(block: Array, *, dim: int, hidden: int) -> GnoBlock:
     return GnoBlock(U.reshape(dim, hidden).T, b_u, V.reshape(hidden, entries).T, b_v)
 
 
+class GatBlock(NamedTuple):
+    """The parts of a block of `gat`, views into it."""
+
+    a_src: Array
+    a_dst: Array
+    a_edge: Array | None
+
+
+def pack_gat(a_src: Array, a_dst: Array, a_edge: Array | None = None) -> Array:
+    """Pack the weights of the scores of graph attention into one block.
+
+    Parameters
+    ----------
+    a_src, a_dst : array, shape (heads, width)
+        Weights of the features of sources and destinations.
+    a_edge : array, shape (heads, edge_width), optional
+        Weights of the features of edges.
+
+    Returns
+    -------
+    array, shape (heads * (2 * width + edge_width),)
+        a_src | a_dst | a_edge, each head by head.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a part is not a float32 or float64 array like the others, or has the wrong shape.
+    """
+    parts = {"a_src": a_src, "a_dst": a_dst, **({} if a_edge is None else {"a_edge": a_edge})}
+    for name, part in parts.items():
+        label = f"pack_gat: {name}"
+        check_array(label, part)
+        if part.dtype.char != a_src.dtype.char:
+            raise TypeError(f"{label}: expected {a_src.dtype} like a_src, got {part.dtype}")
+        if part.ndim != 2 or part.size == 0:
+            raise ValueError(f"{label}: expected (heads, width) of at least 1, got {part.shape}")
+    if a_dst.shape != a_src.shape:
+        raise ValueError(f"pack_gat: a_dst: expected shape {a_src.shape}, got {a_dst.shape}")
+    if a_edge is not None and len(a_edge) != len(a_src):
+        raise ValueError(
+            f"pack_gat: a_edge: expected shape ({len(a_src)}, edge_width), got {a_edge.shape}"
+        )
+    dtype = a_src.dtype.newbyteorder("=")
+    return np.concatenate([part.ravel() for part in parts.values()], dtype=dtype)
+
+
+def unpack_gat(block: Array, *, heads: int, width: int) -> GatBlock:
+    """Views of the parts of a block, or of the gradient of one.
+
+    Parameters
+    ----------
+    block : array, shape (heads * (2 * width + edge_width),)
+    heads : int
+        Number of heads.
+    width : int
+        Number of features of a head.
+
+    Returns
+    -------
+    GatBlock
+        a_src and a_dst (heads, width), a_edge (heads, edge_width) or None: writing to them writes
+        to the block.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the block is not a float32 or float64 vector of such a length.
+    """
+    check_array("unpack_gat: block", block)
+    heads, width = check_size("unpack_gat: heads", heads), check_size("unpack_gat: width", width)
+    edge_width, rest = divmod(block.size - 2 * heads * width, heads)
+    if block.ndim != 1 or rest or edge_width < 0:
+        raise ValueError(
+            "unpack_gat: block: expected length heads*(2*width+edge_width) with "
+            f"heads={heads} and width={width}, got shape {block.shape}"
+        )
+    parts = np.split(block, [heads * width, 2 * heads * width])
+    a_src, a_dst, a_edge = (part.reshape(heads, part.size // heads) for part in parts)
+    return GatBlock(a_src, a_dst, a_edge if edge_width else None)
+
+
 def pack_basis(basis: Array) -> Array:
     """Pack a basis of `ono_encode` and `ono_decode` into one block.
 
@@ -148,3 +236,65 @@ def unpack_basis(block: Array, *, modes: int) -> Array:
             f"got shape {block.shape}"
         )
     return block.reshape(*block.shape[:-1], modes, block.shape[-1] // modes).swapaxes(-1, -2)
+
+
+def pack_dimenet(A: Array, B: Array) -> Array:  # noqa: N803
+    """Pack the two layers that take the basis of `dimenet_aggregate` to the channels.
+
+    Parameters
+    ----------
+    A : array, shape (num_spherical * num_radial, middle)
+        The transpose of the weight of the first torch ``Linear``.
+    B : array, shape (channels, middle)
+        The weight of the second.
+
+    Returns
+    -------
+    array, shape (num_spherical * num_radial + channels, middle)
+        A over B.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a part is not a float32 or float64 matrix like the other, or the widths differ.
+    """
+    for name, part in {"A": A, "B": B}.items():
+        check_array(f"pack_dimenet: {name}", part)
+        if part.ndim != 2 or part.size == 0:
+            raise ValueError(
+                f"pack_dimenet: {name}: expected (rows, middle), neither 0, got {part.shape}"
+            )
+    if B.dtype.char != A.dtype.char:
+        raise TypeError(f"pack_dimenet: B: expected {A.dtype} like A, got {B.dtype}")
+    if A.shape[1] != B.shape[1]:
+        raise ValueError(f"pack_dimenet: B: expected (channels, {A.shape[1]}), got {B.shape}")
+    return np.concatenate([A, B], dtype=A.dtype.newbyteorder("="))
+
+
+def unpack_dimenet(weights: Array, *, channels: int) -> DimenetBlock:
+    """Views of both layers in the weights, or in the gradient by them.
+
+    Parameters
+    ----------
+    weights : array, shape (num_spherical * num_radial + channels, middle)
+    channels : int
+        Rows of the second layer.
+
+    Returns
+    -------
+    DimenetBlock
+        A (num_spherical * num_radial, middle) and B (channels, middle), named views.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the weights are no float32 or float64 matrix of more rows than channels.
+    """
+    check_array("unpack_dimenet: weights", weights)
+    channels = check_size("unpack_dimenet: channels", channels)
+    if weights.ndim != 2 or len(weights) <= channels:
+        raise ValueError(
+            f"unpack_dimenet: weights: expected more than channels={channels} rows of a matrix, "
+            f"got shape {weights.shape}"
+        )
+    return DimenetBlock(weights[:-channels], weights[-channels:])

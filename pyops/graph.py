@@ -255,7 +255,7 @@ class Graph:
         swap = {"in": "out", "out": "in"}
         for name, array in list(self._packed.items()):
             side, _, rest = name.partition("_")
-            if side in swap:
+            if side in swap and rest != "entries":
                 graph._packed[f"{swap[side]}_{rest}"] = array
         return graph
 
@@ -264,11 +264,22 @@ class Graph:
 
         ``in_`` and ``out_`` arrays hold the entries of each destination and of each source:
         their offsets, the nodes at the other end and the edge ids. ``id_`` arrays hold the
-        entries, numbered along the incoming rows, of each edge id.
+        entries, numbered along the incoming rows, of each edge id, ``out_entries`` those of each
+        source; ``in_entries`` holds those of each destination, numbered along the outgoing rows,
+        and ``in_order`` as the graph numbers them.
         """
         if name not in self._packed:
             side = name.partition("_")[0]
-            if side == "id":
+            if name == "in_order":
+                self._packed[name] = pack_rows(self._num_dst, self._dst)[1]
+            elif name in ("in_entries", "out_entries"):
+                _, into = pack_rows(self._num_dst, self._dst)
+                _, out = pack_rows(self._num_src, self._src)
+                order, others = (into, out) if side == "in" else (out, into)
+                places = np.empty_like(others)
+                places[others - 1] = np.arange(1, len(others) + 1)
+                self._packed[name] = frozen(places[order - 1], np.int64)
+            elif side == "id":
                 edges = self._index("in_edges") - 1
                 offsets, order = pack_rows(self._num_edges, edges)
                 self._packed.update(id_offsets=offsets, id_entries=order)

@@ -133,7 +133,7 @@ def _checked(
     found = plain(check_array(label, array))
     if like is not None and found.dtype.char != like.dtype.char:
         raise TypeError(f"{label}: expected {like.dtype} like upstream_grad, got {found.dtype}")
-    block = declared is not None and len(declared.forms) > 1
+    block = declared is not None and len(declared.forms) > 1 and len(declared.forms[1]) == 1
     if found.ndim == 0 or (block and found.ndim != 1):
         expected = "a block with one axis" if block else "one axis or more"
         raise ValueError(f"{label}: expected {expected}, got shape {found.shape}")

@@ -37,7 +37,8 @@ def check_gradients(
     order : {1, 2}
         Whether second derivatives are checked too.
     rtol : float
-        Largest difference allowed, relative to the sum of the magnitudes that make it up.
+        Largest difference allowed, relative to the sum of the magnitudes that make it up, or to a
+        thousandth of those of <gy, value> or <h, backward> where nearly all cancels.
     step : float
         Step of the differences, relative to the largest element of the input.
     directions : int
@@ -115,6 +116,7 @@ class _Check:
     ) -> Iterator[tuple[str, float, float, float, float]]:
         """What is compared: the number expected, the one got, the scale, the bound."""
         gradients = self.call(self.op.backward, *self.inputs, self.gy)
+        least = 1e-3 * _dot(self.gy, self.call(self.op, *self.inputs))[1]
         seconds: Sequence[Any] = ()
         if order == 2:
             seconds = self.call(self.op.double_backward, *self.inputs, self.gy, *self.h)
@@ -125,6 +127,7 @@ class _Check:
             tangents = [along if k == i else None for k in range(len(self.inputs))]
             dy = self.call(self.op.jvp, *self.inputs, *tangents)
             got, scale = _dot(along, gradients[i])
+            scale = max(scale, least)
             yield (
                 f"backward by input {i} against jvp",
                 *_dot(self.gy, dy)[:1],
@@ -134,6 +137,7 @@ class _Check:
             )
             expected, size = _dot(self.gy, self.slope(self.value, i, along))
             yield f"backward by input {i} against differences", expected, got, scale + size, rtol
+        least = 1e-3 * sum(_dot(h, g)[1] for h, g in zip(self.h, gradients, strict=True))
         for i, second in enumerate(seconds):
             if second is None:
                 continue
@@ -141,6 +145,7 @@ class _Check:
             slopes = self.slope(self.gradients, i, along)
             sums = [_dot(h, slope) for h, slope in zip(self.h, slopes, strict=True)]
             got, scale = _dot(along, second)
+            scale = max(scale, least)
             name = f"input {i}" if i < len(self.inputs) else "gy"
             yield (
                 f"double_backward by {name} against differences",

@@ -1,21 +1,26 @@
 """How far rounding may take a result: 8 eps sqrt(terms), in units of the sum of magnitudes.
 
-Where the condition of a basis enters, as far as rounding of the inputs takes it, several times.
+Where the condition of a basis or of a softmax enters, or functions of distances and angles whose
+terms have any sign, as far as rounding of the inputs takes it, several times.
 """
 
 from dataclasses import replace
 
 import numpy as np
 
+from .cases import SOFTMAX
 from .reference import reference
 
 
 def bounds(problem, phase, dtype):
     """The bound for each element of each result, when the phase is run in a precision."""
     problem = problem.map(np.float64)
-    if "basis" in problem.arrays:
+    sensitive = problem.arrays.keys() & {"basis", "distances", "vectors"}
+    if sensitive or problem.op.name in SOFTMAX:
         return _sensitivities(problem, phase, np.finfo(dtype).eps)
-    magnitudes = reference(_magnitudes(_bounding(problem)), phase)
+    extreme = problem.options.get("reduce") in ("max", "min")  # of one term among all
+    bounding = _bounding(problem, reduce="sum") if extreme else _bounding(problem)
+    magnitudes = reference(_magnitudes(bounding), phase)
     counts = reference(_magnitudes(_bounding(problem, reduce="sum").map(np.ones_like)), phase)
     unit = 8 * np.finfo(dtype).eps
     return [
@@ -43,7 +48,13 @@ def _sensitivities(problem, phase, eps, times=40):
     """The largest change of each result that relative changes of the inputs by eps make."""
     rng = np.random.default_rng(0)
     exact = reference(problem, phase)
-    most = [0.0 if a is None else eps * abs(a).max(initial=0) for a in exact]
+    sizes = [0.0 if a is None else abs(a).max(initial=0) for a in exact]
+    if problem.op.name in SOFTMAX:
+        # Terms as large as the cotangents cancel where a row has equal logits or one entry.
+        given = [a for a in (problem.arrays[n] for n in problem.names(phase)) if a is not None]
+        largest = max(*sizes, *(abs(a).max(initial=0) for a in given))
+        sizes = [np.sqrt(1 + problem.graph.num_entries) * largest] * len(sizes)
+    most = [eps * size for size in sizes]
     for _ in range(5):
         moved = problem.map(lambda a: a * (1 + eps * rng.choice([-1, 1], a.shape)))
         for i, (a, b) in enumerate(zip(reference(moved, phase), exact, strict=True)):

@@ -94,6 +94,8 @@ def test_an_edge_that_counts_twice_is_one_of_weight_two(case, phase):
 )
 def test_shared_edges_are_edges_with_equal_rows(case, phase):
     problem = replace(case, graph="shared edges").problem()
+    if "reverse" in problem.options:
+        pytest.skip("an edge that serves several entries has no one reverse")
     graph, ids = problem.graph, problem.graph.edge_ids
     alone = pyops.Graph(graph.src, graph.dst, graph.num_src, graph.num_dst)
     on_edges = {

@@ -4,7 +4,7 @@ import pytest
 
 from pyops.testing import check_gradients
 
-from .cases import CASES, PHASES, VARIANTS
+from .cases import CASES, PHASES, SOFTMAX, VARIANTS
 from .compare import assert_close
 from .graphs import shared
 from .reference import reference
@@ -17,17 +17,20 @@ every_variant = pytest.mark.parametrize("case", VARIANTS, ids=str)
 @every_case
 def test_against_reference(case, phase):
     problem = case.problem()
-    assert_close(problem.run(phase), reference(problem, phase), 1e-12)
+    long_softmax = case.graph == "hubs" and case.op in SOFTMAX
+    tolerance = 1e-11 if long_softmax else 1e-12
+    assert_close(problem.run(phase), reference(problem, phase), tolerance)
 
 
 @every_variant
 def test_each_cotangent_alone(case):
     problem = case.problem()
     cotangents = ["h" + name for name in problem.op.signature.inputs]
+    full = {phase: problem.run(phase) for phase in ("double_backward", "jvp")}
     for kept in cotangents:
         alone = problem.having(**{name: None for name in cotangents if name != kept})
         for phase in "double_backward", "jvp":
-            assert_close(alone.run(phase), reference(alone, phase), 1e-12)
+            assert_close(alone.run(phase), reference(alone, phase), 1e-12, full[phase])
 
 
 @every_variant

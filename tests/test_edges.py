@@ -85,3 +85,20 @@ def test_shared_edges(rng, base):
 def test_refused(sizes, base, row, node, edge, wrong):
     *_, entry, status = pack_edges(sizes, base, row, node, edge)
     assert (entry, status) == (wrong, -2)
+
+
+def test_places(rng):
+    src, dst = rng.integers(0, 12, 200), rng.integers(0, 9, 200)
+    graph = pyops.Graph(src, dst, 12, 9)
+    names, status = ("in_order", "in_entries", "out_entries"), ctypes.c_int32()
+    packed = [np.empty(200, np.int64) for _ in names]
+    ends = [np.array(a, np.int32) for a in (src, dst)]
+    LIBRARY.pyops_pack_places(
+        *map(INT64, (12, 9, 200)),
+        ctypes.c_int32(0),
+        *map(address, [*ends, *packed]),
+        ctypes.byref(status),
+    )
+    assert status.value == 0
+    for name, array in zip(names, packed, strict=True):
+        np.testing.assert_array_equal(array, graph._index(name))

@@ -93,3 +93,67 @@ def test_burgers_gradient(burgers, monkeypatch, kind):
     difference = (loss(start + step) - loss(start - step)) / 2e-6
     gradient = burgers.value_and_grad(loss)(start)[1]
     assert gradient @ direction == pytest.approx(difference, rel=1e-6)
+
+
+@pytest.fixture
+def forces(monkeypatch):
+    for name in "ase", "tblite":
+        pytest.importorskip(name)
+    monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
+    import forces
+
+    return forces
+
+
+def test_forces(forces, tmp_path):
+    """A little training beats the guess of no forces, on molecules not seen."""
+    picture = tmp_path / "forces.png"
+    sizes = "--frames=2", "--steps=30", "--seconds=40"
+    errors = forces.main([*sizes, f"--output={picture}"])
+    assert errors["DimeNet++"][0] < errors["zero"][0]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def networks(forces, kinds, positions, **keywords):
+    network = forces.draw_network(np.random.default_rng(1), width=8, blocks=1)
+    batch = forces.Batch(kinds, positions, **keywords)
+    return forces.energy_and_forces(network, batch, batch.positions)
+
+
+def test_forces_are_slopes_and_turn_along(forces, rng):
+    kinds, positions = [np.array([3, 0, 0, 1, 2])], rng.uniform(0, 3, (5, 3))
+    energy, push = networks(forces, kinds, [positions])
+    along = rng.standard_normal((5, 3))
+    ends = [networks(forces, kinds, [positions + step * along])[0] for step in (1e-5, -1e-5)]
+    assert (push * along).sum() == pytest.approx(-(ends[0] - ends[1])[0] / 2e-5, rel=1e-6)
+    turn, _ = np.linalg.qr(rng.standard_normal((3, 3)))
+    again, turned = networks(forces, kinds, [positions @ turn + 7])
+    np.testing.assert_allclose(again, energy, rtol=1e-10)
+    np.testing.assert_allclose(turned, push @ turn, atol=1e-10 * abs(push).max())
+
+
+def test_forces_in_a_crystal(forces, rng):
+    """A supercell has the same energy for each of its cells."""
+    cell = np.diag([3.0, 3.5, 4.0]) + 0.2 * rng.standard_normal((3, 3))
+    kinds, positions = np.array([1, 0, 3]), rng.uniform(0, 3, (3, 3))
+    (energy,), push = networks(forces, [kinds], [positions], cells=cell)
+    double, twice = cell * np.array([[1.0], [2], [1]]), [positions, positions + cell[1]]
+    (both,), pushes = networks(forces, [np.tile(kinds, 2)], [np.concatenate(twice)], cells=double)
+    assert both == pytest.approx(2 * energy, rel=1e-10)
+    np.testing.assert_allclose(pushes, np.tile(push, (2, 1)), atol=1e-10 * abs(push).max())
+
+
+def test_gradient_of_a_force_loss(forces, rng):
+    """Through the second derivatives of every operator, against central differences."""
+    positions = rng.uniform(0, 3, (5, 3))
+    batch = forces.Batch([np.array([3, 0, 0, 1, 2])], [positions])
+    start, unflatten = flatten(forces.draw_network(rng, width=8, blocks=1))
+    wanted = rng.standard_normal(1), rng.standard_normal((5, 3))
+    along = rng.standard_normal(start.size) / 10
+
+    def loss(vector):
+        return forces.loss(unflatten(vector), batch, *wanted)
+
+    gradient = forces.value_and_grad(loss)(start)[1]
+    difference = (loss(start + 1e-5 * along) - loss(start - 1e-5 * along)) / 2e-5
+    assert gradient @ along == pytest.approx(difference, rel=1e-6)

@@ -20,7 +20,8 @@ DELAYS = 0.4, 0.2, 0.1, 0.05, 0.02  # until the signal: neither before the kerne
 PROMISED = 0.5
 
 
-LONG = [name for name in OPERATORS if name != "elem_scale"]  # which is over too soon
+SHORT = "elem_scale", "segment_softmax"  # which are over too soon
+LONG = [name for name in OPERATORS if name not in SHORT]
 
 
 def heavy(name):
@@ -37,6 +38,15 @@ def heavy(name):
     elif name.startswith("lno"):
         graph = pyops.Graph(*np.zeros((2, 6000), int), 1)
         widths = {"points": 2500, "modes": 2500}
+    elif name == "dimenet_aggregate":
+        graph = pyops.Graph(*np.random.default_rng(0).integers(0, 500, (2, 50_000)))
+        widths = {"num_spherical": 32, "channels": 128, "num_radial": 1, "middle": 64}
+    elif "max_degree" in OPERATORS[name].signature.options:
+        graph = pyops.Graph(*np.zeros((2, 200_000), int), 1)
+        widths = {"max_degree": 30}
+    elif "distances" in OPERATORS[name].signature.inputs:
+        graph = pyops.Graph(*np.zeros((2, 200_000), int), 1)
+        widths = {"num_radial": 150, "num_spherical": 4}
     elif "basis" in OPERATORS[name].signature.inputs:
         graph = pyops.Graph(*np.zeros((2, 10), int), 1)
         widths = {"points": 3000, "modes": 2000}

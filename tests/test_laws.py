@@ -7,12 +7,14 @@ import pytest
 
 import pyops
 
-from .cases import OPERATORS, PHASES, VARIANTS
+from .cases import OPERATORS, PAIRED, PHASES, VARIANTS
 from .compare import assert_close, assert_same
 from .graphs import drawn
 
 ON_GRAPHS = [case for case in VARIANTS if OPERATORS[case.op].signature.has_graph]
+FEATURES = [name for name, op in OPERATORS.items() if "features" in op.signature.inputs]
 every_variant = pytest.mark.parametrize("case", ON_GRAPHS, ids=str)
+ROWS = "num_src", "num_dst", "num_edges"
 every_phase = pytest.mark.parametrize("phase", PHASES)
 
 
@@ -23,6 +25,15 @@ def rearranged(problem, graph, **orders):
         for name, a in problem.arrays.items()
     }
     return replace(problem, graph=graph, arrays=arrays)
+
+
+def with_rows(problem, change):
+    """The problem with other row numbers, where it has an option of them; -1 stays."""
+    options = dict(problem.options)
+    for name in problem.op.signature.indexed.keys() & options.keys():
+        rows = options[name]
+        options[name] = np.where(rows < 0, rows, change(rows))
+    return replace(problem, options=options)
 
 
 def in_order(results, axes, **orders):
@@ -38,16 +49,27 @@ def test_edges_in_another_order(case, phase, rng):
     problem = case.problem()
     graph, order = problem.graph, rng.permutation(problem.graph.num_edges)
     moved = pyops.Graph(graph.src[order], graph.dst[order], graph.num_src, graph.num_dst)
-    expected = in_order(problem.run(phase), problem.result_rows(phase), num_edges=order)
-    assert_close(rearranged(problem, moved, num_edges=order).run(phase), expected, 1e-13)
+    orders = {"num_edges": order, "num_entries": order}
+    expected = in_order(problem.run(phase), problem.result_rows(phase), **orders)
+    problem = with_rows(problem, lambda rows: np.argsort(order)[rows])
+    options = {
+        name: problem.options[name][order] if name in problem.op.signature.indexed else value
+        for name, value in problem.options.items()
+    }
+    problem = rearranged(replace(problem, options=options), moved, **orders)
+    assert_close(problem.run(phase), expected, 1e-13)
 
 
 @every_phase
 @every_variant
 def test_nodes_in_another_order(case, phase, rng):
     problem = case.problem()
+    if case.op in PAIRED:
+        problem = case.problem(drawn(8, 8, 40))
     graph = problem.graph
     orders = {name: rng.permutation(getattr(graph, name)) for name in ("num_src", "num_dst")}
+    if case.op in PAIRED:
+        orders["num_dst"] = orders["num_src"]
     src, dst = (np.argsort(order) for order in orders.values())
     moved = pyops.Graph(src[graph.src], dst[graph.dst], graph.num_src, graph.num_dst)
     expected = in_order(problem.run(phase), problem.result_rows(phase), **orders)
@@ -58,9 +80,10 @@ def test_nodes_in_another_order(case, phase, rng):
 @every_variant
 def test_two_graphs_side_by_side(case, phase):
     """One graph of two parts gives what the parts give, and the sum of what has no rows."""
-    one = case.problem(drawn(9, 7, 40, seed=1))
-    other = case.problem(drawn(5, 6, 20, seed=2))
-    alone = {n: a for n, a in one.arrays.items() if a is not None and "num_" not in one.rows(n)}
+    squares = case.op in PAIRED
+    one = case.problem(drawn(9, 9 if squares else 7, 40, seed=1))
+    other = case.problem(drawn(5, 5 if squares else 6, 20, seed=2))
+    alone = {n: a for n, a in one.arrays.items() if a is not None and one.rows(n) not in ROWS}
     other = other.having(**alone)
     a, b = one.graph, other.graph
     graph = pyops.Graph(
@@ -75,10 +98,15 @@ def test_two_graphs_side_by_side(case, phase):
         if name not in alone and array is not None
     }
     expected = [
-        None if x is None else np.concatenate([x, y]) if "num_" in axis else x + y
+        None if x is None else np.concatenate([x, y]) if axis in ROWS else x + y
         for x, y, axis in zip(one.run(phase), other.run(phase), one.result_rows(phase), strict=True)
     ]
-    assert_close(replace(one, graph=graph).having(**both).run(phase), expected, 1e-13)
+    options = dict(one.options)
+    for name in one.op.signature.indexed.keys() & options.keys():
+        further = with_rows(other, lambda rows: rows + a.num_edges).options[name]
+        options[name] = np.concatenate([options[name], further])
+    whole = replace(one, graph=graph, options=options).having(**both)
+    assert_close(whole.run(phase), expected, 1e-13)
 
 
 @pytest.mark.parametrize("phase", ["backward", "double_backward", "jvp"])
@@ -111,11 +139,12 @@ def test_huge_and_tiny_cotangents(case, scale):
     assert_same(scaled.run("backward"), expected)
 
 
-@every_variant
+@pytest.mark.parametrize("case", [c for c in ON_GRAPHS if c.op in FEATURES], ids=str)
 def test_subnormal_numbers_count(case):
     problem = case.problem()
-    scaled = problem.having(features=problem.arrays["features"] * 2.0**-1060)
+    name = next(n for n in ("features", "embedding") if n in problem.arrays)
+    scaled = problem.having(**{name: problem.arrays[name] * 2.0**-1060})
     (y,), (tiny,) = problem.run("forward"), scaled.run("forward")
     assert 0 < abs(tiny).max() < np.finfo(float).tiny
-    terms = 1 + problem.graph.num_entries * problem.arrays["features"].shape[1] * 40
+    terms = 1 + problem.graph.num_entries * problem.arrays[name].shape[1] * 40
     assert abs(tiny - y * 2.0**-1060).max() <= terms * 5e-324

@@ -22,7 +22,7 @@ def test_help(name):
     assert repr(op) == f"{name}{inspect.signature(op)}"
     for i in op.signature.inputs.values():
         assert f"{i.name} : array, shape (" in text
-    for option in op.signature.options.values():
+    for option in [*op.signature.options.values()]:
         assert re.search(rf"^ +(.*, )?{option.name}(, .*)? : ", text, re.MULTILINE)
         for choice in option.choices:
             assert repr(choice) in text or f'"{choice}"' in text
@@ -34,7 +34,8 @@ def test_help(name):
 def test_signature(name):
     op = OPERATORS[name]
     parameters = inspect.signature(op).parameters
-    assert list(parameters) == [*op.signature.positional, *op.signature.options]
+    names = [*op.signature.positional, *op.signature.options, *op.signature.indexed]
+    assert list(parameters) == names
     for i in op.signature.inputs.values():
         shown = [", ".join(size.text for size in form) for form in i.forms]
         assert parameters[i.name].annotation == " | ".join(shown)

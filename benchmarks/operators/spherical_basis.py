@@ -1,0 +1,70 @@
+"""Spherical Bessel functions under the envelope of DimeNet, by the closed forms' recurrence."""
+
+import functools
+import itertools
+
+import numpy as np
+
+from benchmarks.operators.radial_basis import envelope
+
+SPHERICAL, RADIAL = 7, 6
+
+
+def inputs(case, rng):
+    """Distances at which the recurrence of the peers is still right in float32."""
+    return {"distances": rng.uniform(0.6, 0.95, case.samples * case.nodes).astype(case.dtype)}
+
+
+def output_shape(case):
+    return case.samples * case.nodes, SPHERICAL * RADIAL
+
+
+@functools.cache
+def _zeros():
+    """Zeros and norms, by bisection between those of the degree below."""
+    from scipy.optimize import brentq
+    from scipy.special import spherical_jn
+
+    rows = [np.pi * np.arange(1, RADIAL + SPHERICAL + 1)]
+    for degree in range(1, SPHERICAL):
+        ends = rows[-1]
+        function = functools.partial(spherical_jn, degree)
+        rows.append(np.array([brentq(function, a, b) for a, b in itertools.pairwise(ends)]))
+    zeros = np.stack([row[:RADIAL] for row in rows])
+    norms = [np.sqrt(2) / abs(spherical_jn(d + 1, z)) for d, z in enumerate(zeros)]
+    return zeros, np.stack(norms)
+
+
+def _columns(library, distances):
+    zeros, norms = _zeros()
+    columns = []
+    for degree in range(SPHERICAL):
+        t = distances[:, None] * library.asarray(zeros[degree], dtype=distances.dtype)
+        before, here = library.cos(t) / t, library.sin(t) / t
+        for k in range(degree):
+            before, here = here, (2 * k + 1) / t * here - before
+        columns.append(here * library.asarray(norms[degree], dtype=distances.dtype))
+    return columns
+
+
+def in_torch(graph, distances):
+    import torch
+
+    return envelope(distances)[:, None] * torch.cat(_columns(torch, distances), 1)
+
+
+def in_jax(graph, distances):
+    import jax.numpy as jnp
+
+    return envelope(distances)[:, None] * jnp.concatenate(_columns(jnp, distances), 1)
+
+
+def in_pyops(case, graph):
+    import pyops
+
+    return pyops.spherical_basis, (), {}
+
+
+def multiply_adds(case):
+    count = case.samples * case.nodes * SPHERICAL * RADIAL
+    return {"forward": 20 * count, "backward": 60 * count, "double_backward": 60 * count}

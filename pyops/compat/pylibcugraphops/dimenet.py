@@ -1,0 +1,266 @@
+"""The low-level calls of pylibcugraphops.dimenet, in their order of arguments.
+
+Outputs are arrays of the caller, written to. Distances are scaled by the cutoff, [num_edges, 1].
+``coo_idx`` is [2, num_edges], sources over destinations; offsets and permutations of the edges are
+checked against it. `mma_operation` and `cuda_stream` are accepted and mean nothing here. Widths are
+free: the number of degrees follows from the arrays only through `num_spherical`, 7 as there.
+
+Unlike the original, gradients by angles and second derivatives by distances exist in
+`pyops.dimenet_aggregate` and `pyops.dimenet_basis`; these calls leave them out where it does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..._arrays import Array, check_array
+from ..._indices import check_indices
+from ...dimenet import dimenet_basis
+from ...graph import Graph
+from ...ops.dimenet_aggregate import dimenet_aggregate
+
+Integers = npt.ArrayLike
+
+
+def radial_basis_fwd(
+    output_rbf: Array,
+    output_sbf_rad: Array,
+    input_vector: Array,
+    input_w: Array,
+    cuda_stream: int = 0,
+) -> None:
+    """Both bases of scaled distances: see `pyops.dimenet_basis`."""
+    distances, options = _distances("radial_basis_fwd", input_vector, input_w, output_sbf_rad)
+    results = dimenet_basis(distances, input_w, **options)
+    _write("radial_basis_fwd", output_rbf=(output_rbf, results[0]))
+    _write("radial_basis_fwd", output_sbf_rad=(output_sbf_rad, results[1]))
+
+
+def radial_basis_bwd(
+    output_grad_vector: Array,
+    output_grad_w: Array,
+    input_grad_rbf: Array,
+    input_grad_sbf_rad: Array,
+    input_vector: Array,
+    input_w: Array,
+    cuda_stream: int = 0,
+) -> None:
+    """The gradients by distances and frequencies."""
+    caller = "radial_basis_bwd"
+    distances, options = _distances(caller, input_vector, input_w, input_grad_sbf_rad)
+    by_distances, by_w = dimenet_basis.backward(
+        distances, input_w, input_grad_rbf, input_grad_sbf_rad, **options
+    )
+    assert by_distances is not None
+    _write(caller, output_grad_vector=(output_grad_vector, by_distances[:, None]))
+    _write(caller, output_grad_w=(output_grad_w, by_w))
+
+
+def radial_basis_bwd_bwd(
+    output_grad_grad_rbf: Array,
+    output_grad_grad_sbf_rad: Array,
+    output_grad_w: Array,
+    input_grad_grad_vector: Array,
+    input_grad_grad_w: Array,
+    input_grad_rbf: Array,
+    input_grad_sbf_rad: Array,
+    input_vector: Array,
+    input_w: Array,
+    cuda_stream: int = 0,
+) -> None:
+    """The gradients of the first ones by the cotangents of the bases and by the frequencies."""
+    caller = "radial_basis_bwd_bwd"
+    distances, options = _distances(caller, input_vector, input_w, input_grad_sbf_rad)
+    tangent, _ = _distances(caller, input_grad_grad_vector, input_w, input_grad_sbf_rad)
+    _, by_w, by_rbf, by_sbf = dimenet_basis.double_backward(
+        distances,
+        input_w,
+        input_grad_rbf,
+        input_grad_sbf_rad,
+        tangent,
+        input_grad_grad_w,
+        **options,
+    )
+    _write(caller, output_grad_grad_rbf=(output_grad_grad_rbf, by_rbf))
+    _write(caller, output_grad_grad_sbf_rad=(output_grad_grad_sbf_rad, by_sbf))
+    _write(caller, output_grad_w=(output_grad_w, by_w))
+
+
+def agg_edge_to_edge_fwd(
+    output_embedding: Array,
+    input_vector: Array,
+    input_rbf: Array,
+    input_embedding: Array,
+    input_weights: Array,
+    coo_idx: Integers,
+    dst_offsets: Integers,
+    dst_edge_index: Integers,
+    mma_operation: Any = None,
+    cuda_stream: int = 0,
+    *,
+    num_spherical: int = 7,
+) -> None:
+    """See `pyops.dimenet_aggregate`."""
+    caller = "agg_edge_to_edge_fwd"
+    graph = _graph(caller, coo_idx, dst_offsets=dst_offsets, dst_edge_index=dst_edge_index)
+    inputs = input_vector, input_rbf, input_embedding, input_weights
+    y = dimenet_aggregate(graph, *inputs, num_spherical=num_spherical)
+    _write(caller, output_embedding=(output_embedding, y))
+
+
+def agg_edge_to_edge_bwd(
+    output_grad_rbf: Array,
+    output_grad_embedding: Array,
+    output_grad_weights: Array,
+    input_vector: Array,
+    input_rbf: Array,
+    input_embedding: Array,
+    input_grad_embedding: Array,
+    input_weights: Array,
+    coo_idx: Integers,
+    src_offsets: Integers,
+    mma_operation: Any = None,
+    cuda_stream: int = 0,
+    *,
+    num_spherical: int = 7,
+) -> None:
+    """The gradients by all inputs but the vectors."""
+    caller = "agg_edge_to_edge_bwd"
+    _, rbf, embedding, weights = dimenet_aggregate.backward(
+        _graph(caller, coo_idx, src_offsets=src_offsets),
+        input_vector,
+        input_rbf,
+        input_embedding,
+        input_weights,
+        input_grad_embedding,
+        wanted=("radial", "embedding", "weights"),
+        num_spherical=num_spherical,
+    )
+    _write(caller, output_grad_rbf=(output_grad_rbf, rbf))
+    _write(caller, output_grad_embedding=(output_grad_embedding, embedding))
+    _write(caller, output_grad_weights=(output_grad_weights, weights))
+
+
+def agg_edge_to_edge_bwd2_main(
+    output_grad_rbf_grad_embedding: Array,
+    output_grad_embedding_grad_rbf: Array,
+    output_grad_weights: Array,
+    input_vector: Array,
+    input_rbf: Array,
+    input_grad_grad_rbf: Array,
+    input_embedding: Array,
+    input_grad_grad_embedding: Array,
+    input_grad_embedding: Array,
+    input_weights: Array,
+    coo_idx: Integers,
+    src_offsets: Integers,
+    mma_operation: Any = None,
+    cuda_stream: int = 0,
+    *,
+    num_spherical: int = 7,
+) -> None:
+    """The second derivatives by radial part, embedding and weights, no cotangent of weights."""
+    caller = "agg_edge_to_edge_bwd2_main"
+    _, rbf, embedding, weights, _ = dimenet_aggregate.double_backward(
+        _graph(caller, coo_idx, src_offsets=src_offsets),
+        input_vector,
+        input_rbf,
+        input_embedding,
+        input_weights,
+        input_grad_embedding,
+        None,
+        input_grad_grad_rbf,
+        input_grad_grad_embedding,
+        None,
+        wanted=("radial", "embedding", "weights"),
+        num_spherical=num_spherical,
+    )
+    _write(caller, output_grad_rbf_grad_embedding=(output_grad_rbf_grad_embedding, rbf))
+    _write(caller, output_grad_embedding_grad_rbf=(output_grad_embedding_grad_rbf, embedding))
+    _write(caller, output_grad_weights=(output_grad_weights, weights))
+
+
+def agg_edge_to_edge_bwd2_grad(
+    output_grad_grad_embedding: Array,
+    input_vector: Array,
+    input_rbf: Array,
+    input_grad_grad_rbf: Array,
+    input_embedding: Array,
+    input_grad_grad_embedding: Array,
+    input_weights: Array,
+    coo_idx: Integers,
+    dst_offsets: Integers,
+    dst_edge_index: Integers,
+    mma_operation: Any = None,
+    cuda_stream: int = 0,
+    *,
+    num_spherical: int = 7,
+) -> None:
+    """The second derivative by the cotangent of the output."""
+    caller = "agg_edge_to_edge_bwd2_grad"
+    dy = dimenet_aggregate.jvp(
+        _graph(caller, coo_idx, dst_offsets=dst_offsets, dst_edge_index=dst_edge_index),
+        input_vector,
+        input_rbf,
+        input_embedding,
+        input_weights,
+        None,
+        input_grad_grad_rbf,
+        input_grad_grad_embedding,
+        None,
+        num_spherical=num_spherical,
+    )
+    _write(caller, output_grad_grad_embedding=(output_grad_grad_embedding, dy))
+
+
+def _distances(caller: str, vector: Array, w: Array, sbf: Array) -> tuple[Array, dict[str, Any]]:
+    """Distances without their second axis, and the options of the basis."""
+    for name, array in {"input_vector": vector, "input_w": w, "sbf": sbf}.items():
+        check_array(f"{caller}: {name}", array)
+    if vector.ndim != 2 or vector.shape[1] != 1:
+        raise ValueError(
+            f"{caller}: input_vector: expected shape (num_edges, 1), got {vector.shape}"
+        )
+    radial = max(1, w.size)
+    width = sbf.shape[-1] if sbf.ndim else 0
+    if width < radial or width % radial:
+        raise ValueError(
+            f"{caller}: sbf: expected a multiple of n_radial={radial} columns, got {sbf.shape}"
+        )
+    return vector[:, 0], {"num_spherical": width // radial, "num_radial": radial}
+
+
+def _graph(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
+    """The graph of the list of edges, which offsets and permutation have to describe as well."""
+    ends = np.asarray(coo_idx)
+    if ends.ndim != 2 or len(ends) != 2:
+        raise ValueError(f"{caller}: coo_idx: expected shape (2, num_edges), got {ends.shape}")
+    src, dst = (check_indices(f"{caller}: coo_idx", row) for row in ends)
+    arrays = {name: check_indices(f"{caller}: {name}", a) for name, a in packed.items()}
+    (name, offsets) = next((n, a) for n, a in arrays.items() if n.endswith("offsets"))
+    graph = Graph(src, dst, max(0, len(offsets) - 1))
+    rows = src if name == "src_offsets" else dst
+    counts = np.bincount(rows, minlength=graph.num_dst)
+    if not np.array_equal(np.diff(offsets), counts) or offsets[:1].any():
+        raise ValueError(f"{caller}: {name}: expected the offsets of coo_idx, got others")
+    if "dst_edge_index" in arrays:
+        order = arrays["dst_edge_index"]
+        if len(order) != len(dst) or not np.array_equal(np.sort(order), np.arange(len(dst))):
+            raise ValueError(f"{caller}: dst_edge_index: expected each edge once, got others")
+        if (np.diff(dst[order]) < 0).any():
+            raise ValueError(f"{caller}: dst_edge_index: expected edges by destination")
+    elif (np.diff(src) < 0).any():
+        raise ValueError(f"{caller}: coo_idx: expected edges sorted by source")
+    return graph
+
+
+def _write(caller: str, **outputs: tuple[Array, Array | None]) -> None:
+    for name, (target, result) in outputs.items():
+        check_array(f"{caller}: {name}", target)
+        assert result is not None
+        if target.shape != result.shape:
+            raise ValueError(f"{caller}: {name}: expected shape {result.shape}, got {target.shape}")
+        target[...] = result

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Literal
+
+from .._arrays import Array
+from .._operator import Operator
+from ..graph import Graph
+
+
+@functools.partial(
+    Operator,
+    where={"no x": {"x_width": "0"}, "no edge": {"edge_width": "0"}},
+    one_of=("x", "edge"),
+)
+def aggregate(
+    graph: Graph,
+    x: Annotated[Array, "num_src, x_width"] | None = None,
+    edge: Annotated[Array, "num_edges, edge_width"] | None = None,
+    weight: Annotated[Array, "num_edges"] | None = None,
+    *,
+    reduce: Literal["sum", "mean", "max", "min"] = "sum",
+) -> Annotated[Array, "num_dst, x_width+edge_width"]:
+    r"""Sum, mean, maximum or minimum of the messages into each destination.
+
+    .. math:: y_i = \operatorname{reduce}_{e = (j \to i)} w_e\, (x_j \mid f_e)
+
+    A message holds the features of the source, those of the edge, or both side by side. Maxima and
+    minima are taken column by column; their gradients go to the entry that attains them, the first
+    of equals. A destination without entries gets 0.
+
+    Parameters
+    ----------
+    graph : Graph
+    x : array, shape (num_src, x_width), optional
+        Features of the source nodes.
+    edge : array, shape (num_edges, edge_width), optional
+        Features f of the edges.
+    weight : array, shape (num_edges,), optional
+        Weights w of the edges.
+    reduce : {"sum", "mean", "max", "min"}
+        How messages are put together; a mean is divided by their number.
+
+    Returns
+    -------
+    array, shape (num_dst, x_width + edge_width)
+
+    References
+    ----------
+    Hamilton et al., Inductive representation learning on large graphs, arXiv:1706.02216; the
+    aggregations of NVIDIA's pylibcugraphops.
+    """

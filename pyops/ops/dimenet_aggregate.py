@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from .._arrays import Array
+from .._indices import Indices
+from .._operator import Operator
+from .._signature import Between
+from ..graph import Graph
+
+
+@Operator
+def dimenet_aggregate(
+    graph: Graph,
+    vectors: Annotated[Array, "num_edges, 3"],
+    radial: Annotated[Array, "num_edges, num_spherical*num_radial"],
+    embedding: Annotated[Array, "num_edges, channels"],
+    weights: Annotated[Array, "num_spherical*num_radial+channels, middle"],
+    *,
+    num_spherical: Annotated[int, Between(1, 32)] = 7,
+    exclude: Literal["node", "none", "image"] = "node",
+    reverse: Annotated[Indices, "num_edges", "exclude=image"] | None = None,
+) -> Annotated[Array, "num_edges, channels"]:
+    r"""Edge-to-edge aggregation of DimeNet++: every edge sums those into its source, by angle.
+
+    .. math:: y_e = \sum_f X_f * B A^T S_{ef}, \qquad
+              S_{ef} = R_{f,ln}\, Y_l(c_{ef}), \quad c_{ef} = u_e \cdot u_f, \quad
+              Y_l = \sqrt{\tfrac{2l+1}{4\pi}}\, P_l
+
+    over the edges f into the source of e, where u are the directions of the vectors, R the radial
+    part and X the embedding of an edge, [A; B] the weights. No list of such pairs is made: nodes of
+    high degree sum spherical harmonics instead, in time linear in their edges. Sources and
+    destinations are the same nodes, numbered alike.
+
+    Parameters
+    ----------
+    graph : Graph
+    vectors : array, shape (num_edges, 3)
+        From the destination of each edge to its source, or the other way for all of them, with the
+        offset of the periodic image. A zero vector makes no pair.
+    radial : array, shape (num_edges, num_spherical * num_radial)
+        Radial part R, degree by degree, as `spherical_basis` makes it.
+    embedding : array, shape (num_edges, channels)
+        Messages X.
+    weights : array, shape (num_spherical * num_radial + channels, middle)
+        A over B, the two layers that take the basis to the channels, see
+        `pyops.blocks.pack_dimenet`.
+    num_spherical : int
+        Number of degrees l, from 1 to 32.
+    exclude : {"node", "none", "image"}
+        Which pairs are left out: those that come back to the node where e ends, none, or only the
+        one with the reverse of e.
+    reverse : array of int32 or int64, shape (num_edges,), optional
+        Row of the edge that is the reverse of each, or -1; for ``exclude="image"``.
+
+    Returns
+    -------
+    array, shape (num_edges, channels)
+
+    References
+    ----------
+    Gasteiger et al., Fast and uncertainty-aware directional message passing for non-equilibrium
+    molecules, arXiv:2011.14115.
+    """

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+from .._arrays import Array
+from .._operator import Operator
+from .._signature import Between
+
+
+@Operator
+def radial_basis(
+    distances: Annotated[Array, "num_samples"],
+    frequencies: Annotated[Array, "num_radial"],
+    *,
+    exponent: Annotated[int, Between(1, 32)] = 5,
+) -> Annotated[Array, "num_samples, num_radial"]:
+    r"""Radial basis of DimeNet: sines under an envelope that ends smoothly at the cutoff.
+
+    .. math:: y_n = u(x) \sin(\omega_n x), \qquad
+              u(x) = \tfrac1x - \tfrac{(p+1)(p+2)}2 x^{p-1} + p(p+2)\,x^p - \tfrac{p(p+1)}2 x^{p+1}
+
+    with p = exponent + 1; from x = 1 on everything is zero, and up to the second derivative nothing
+    jumps there. A distance of 0, or less, has basis 0.
+
+    Parameters
+    ----------
+    distances : array, shape (num_samples,)
+        Distances x, in units of the cutoff.
+    frequencies : array, shape (num_radial,)
+        Frequencies, at first pi, 2 pi, ...
+    exponent : int
+        Exponent of the envelope, from 1 to 32.
+
+    Returns
+    -------
+    array, shape (num_samples, num_radial)
+
+    References
+    ----------
+    Gasteiger et al., Directional message passing for molecular graphs, arXiv:2003.03123.
+    """

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+from .._arrays import Array
+from .._operator import Operator
+from ..graph import Graph
+
+
+@Operator
+def segment_softmax(
+    graph: Graph,
+    logits: Annotated[Array, "num_edges, heads"],
+) -> Annotated[Array, "num_entries, heads"]:
+    r"""Softmax over the entries into each destination, column by column.
+
+    .. math:: \alpha_e = \frac{\exp z_e}{\sum_{f \to i} \exp z_f}, \qquad e \to i
+
+    shifted by the largest logit of each destination, so that none is too large.
+
+    Parameters
+    ----------
+    graph : Graph
+    logits : array, shape (num_edges, heads)
+        Logits z of the edges.
+
+    Returns
+    -------
+    array, shape (num_entries, heads)
+        In the order of the graph's entries, which is that of the edges unless some share a row.
+
+    References
+    ----------
+    Velickovic et al., Graph attention networks, arXiv:1710.10903.
+    """

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+from .._arrays import Array
+from .._operator import Operator
+from .._signature import Between
+
+
+@Operator
+def spherical_harmonics(
+    vectors: Annotated[Array, "num_samples, 3"],
+    *,
+    max_degree: Annotated[int, Between(0, 64)],
+) -> Annotated[Array, "num_samples, (max_degree+1)*(max_degree+1)"]:
+    r"""Real spherical harmonics of the directions of vectors.
+
+    .. math:: y_{lm} = Y_{lm}(v / |v|), \qquad l = 0 \dots l_{max},\; m = -l \dots l
+
+    Orthonormal on the sphere, without the phase (-1)^m, in the order (l, m): the same as
+    ``sphericart.SphericalHarmonics``. Y_1 is proportional to (y, z, x). A zero vector has direction
+    0: only Y_00 is not 0, and nothing has a derivative.
+
+    Parameters
+    ----------
+    vectors : array, shape (num_samples, 3)
+        Vectors v of any length.
+    max_degree : int
+        Largest degree l, from 0 to 64.
+
+    Returns
+    -------
+    array, shape (num_samples, (max_degree + 1) ** 2)
+        Harmonic (l, m) in column l (l + 1) + m.
+
+    References
+    ----------
+    Bigi et al., Fast evaluation of spherical harmonics with sphericart, J. Chem. Phys. 159, 064802
+    (2023).
+    """

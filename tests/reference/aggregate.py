@@ -1,0 +1,43 @@
+import numpy as np
+
+from .scores import total
+
+
+def forward(graph, x, edge, weight, *, reduce):
+    shares = _shares(graph, x, edge, weight, reduce)
+    return total(graph.dst, graph.num_dst, shares * _messages(graph, x, edge, weight))
+
+
+def backward(graph, x, edge, weight, gy, *, reduce):
+    by_message = _shares(graph, x, edge, weight, reduce) * gy[graph.dst]
+    weights = 1 if weight is None else weight[graph.edge_ids][:, None]
+    gx, gedge = np.split(weights * by_message, [0 if x is None else x.shape[1]], axis=1)
+    by_weight = (by_message * _messages(graph, x, edge, None)).sum(1)
+    return (
+        None if x is None else total(graph.src, graph.num_src, gx),
+        None if edge is None else total(graph.edge_ids, graph.num_edges, gedge),
+        None if weight is None else total(graph.edge_ids, graph.num_edges, by_weight),
+    )
+
+
+def _messages(graph, x, edge, weight):
+    parts = [] if x is None else [x[graph.src]]
+    parts += [] if edge is None else [edge[graph.edge_ids]]
+    return np.concatenate(parts, 1) * (1 if weight is None else weight[graph.edge_ids][:, None])
+
+
+def _shares(graph, x, edge, weight, reduce):
+    """How much of each message there is in the result: of a maximum, all of the first largest."""
+    messages = _messages(graph, x, edge, weight).real
+    if reduce == "sum":
+        return np.ones_like(messages)
+    if reduce == "mean":
+        degrees = np.bincount(graph.dst, minlength=graph.num_dst)
+        return np.ones_like(messages) / degrees[graph.dst][:, None]
+    shares = np.zeros_like(messages)
+    for node in np.unique(graph.dst):
+        entries = np.flatnonzero(graph.dst == node)
+        pick = np.argmax if reduce == "max" else np.argmin
+        winners = entries[pick(messages[entries], 0)]
+        shares[winners, np.arange(messages.shape[1])] = 1
+    return shares

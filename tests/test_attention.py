@@ -1,0 +1,185 @@
+"""Softmax over neighbours where others have been wrong, and what only attention has."""
+
+import numpy as np
+import pytest
+
+import pyops
+
+from .cases import OPERATORS, PHASES, SOFTMAX, representative, variants
+from .compare import assert_close, assert_same
+from .graphs import drawn
+from .reference import gat as reference_gat
+
+WEIGHTED = sorted(SOFTMAX - {"segment_softmax"})
+every_softmax = pytest.mark.parametrize("name", sorted(SOFTMAX))
+every_weighted = pytest.mark.parametrize("name", WEIGHTED)
+
+
+@pytest.mark.parametrize("scale", [1e4, -1e4])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logits_of_ten_thousand(dtype, scale):
+    """The winner takes all, without overflow."""
+    graph = pyops.Graph([0, 1, 2], [0, 0, 0], 3, 1)
+    x = np.array([[1.0], [3], [2]], dtype) * dtype(scale)
+    attention = np.array([1, 0], dtype)
+    y = pyops.gat(graph, x, np.zeros((1, 1), dtype), attention, heads=1, activation="identity")
+    assert y.tolist() == [[3e4]] if scale > 0 else [[-1e4]]
+    inputs, gy = (graph, x, np.zeros((1, 1), dtype), attention), np.ones((1, 1), dtype)
+    options = {"heads": 1, "activation": "identity"}
+    gradients = pyops.gat.backward(*inputs, gy, **options)
+    second = pyops.gat.double_backward(*inputs, gy, x, None, attention, **options)
+    for result in (*gradients, *second):
+        assert result is None or np.isfinite(result).all()
+
+
+@every_softmax
+@pytest.mark.parametrize("phase", PHASES)
+def test_extremes_of_one_row_leave_the_others(name, phase):
+    """To the bit: a row of huge, infinite or undefined scores spoils no other."""
+    problem = representative(name).problem(
+        pyops.Graph([0, 1, 2, 3, 4, 2], [0, 0, 1, 1, 2, 2], 5, 3)
+    )
+    graph, expected = problem.graph, problem.run(phase)
+    per_row = [i for i, rows in enumerate(problem.result_rows(phase)) if rows == "num_dst"]
+    for value in 1e30, np.inf, np.nan:
+        if "x_src" in problem.arrays:
+            names = [n for n in problem.names(phase) if problem.rows(n) == "num_src"]
+            changed = {n: problem.arrays[n].copy() for n in names}
+            for array in changed.values():
+                array[1] = value
+        else:
+            changed = {"logits": problem.arrays["logits"].copy()}
+            changed["logits"][graph.src == 1] = value
+        results = problem.having(**changed).run(phase)
+        for i in per_row:
+            assert results[i][1:].tobytes() == expected[i][1:].tobytes()
+
+
+@every_weighted
+def test_sparsity_of_the_jacobian(name):
+    """A source moves the destinations of its entries and no others; nor does a destination."""
+    problem = representative(name).problem(drawn(6, 9, 20))
+    graph, op = problem.graph, problem.op
+    linked = np.zeros((graph.num_dst, graph.num_src), bool)
+    linked[graph.dst, graph.src] = True
+    for i in op.signature.inputs.values():
+        rows = problem.rows(i.name)
+        if rows not in ("num_src", "num_dst"):
+            continue
+        reached = linked if rows == "num_src" else np.diag(linked.any(1))
+        for node in range(getattr(graph, rows)):
+            tangent = np.zeros_like(problem.arrays[i.name])
+            tangent[node] = 1
+            none = {"h" + n: None for n in op.signature.inputs}
+            (dy,) = problem.having(**none).having(**{"h" + i.name: tangent}).run("jvp")
+            moved = abs(dy).reshape(graph.num_dst, -1).max(1) > 0
+            assert not (moved & ~reached[:, node]).any()
+            if rows == "num_src":
+                assert (moved == reached[:, node]).all()
+
+
+@every_softmax
+@pytest.mark.parametrize("sizes", [(3, 11), (11, 3), (0, 4), (4, 0), (0, 0)])
+def test_isolated_nodes_and_no_edges(name, sizes):
+    problem = representative(name).problem(pyops.Graph([], [], *sizes))
+    for phase in PHASES:
+        for result in problem.run(phase):
+            assert not result.any()
+
+
+@every_weighted
+def test_isolated_destinations_and_sources(name):
+    problem = representative(name).problem(pyops.Graph([1, 1, 3], [2, 2, 0], 5, 4))
+    (y,) = problem.run("forward")
+    assert not y[[1, 3]].any()
+    assert y[[0, 2]].all()
+    for rows, gradient in zip(
+        problem.result_rows("backward"), problem.run("backward"), strict=True
+    ):
+        if rows == "num_src":
+            assert not gradient[[0, 2, 4]].any()
+        if rows == "num_dst":
+            assert not gradient[[1, 3]].any()
+
+
+@every_weighted
+def test_self_loops_and_duplicates_are_ordinary(name):
+    """Duplicating every entry changes no softmax average."""
+    src, dst = [0, 1, 1, 2], [0, 1, 0, 2]
+    problem = representative(name).problem(pyops.Graph(src, dst, 3, 3))
+    twice = pyops.Graph(src * 2, dst * 2, 3, 3)
+    doubled = {
+        n: np.concatenate([a, a])
+        for n, a in problem.arrays.items()
+        if a is not None and problem.rows(n) == "num_edges"
+    }
+    again = type(problem)(problem.op, twice, problem.options, {**problem.arrays, **doubled})
+    for phase in "forward", "jvp":
+        assert_close(again.run(phase), problem.run(phase), 1e-14)
+
+
+@pytest.mark.parametrize("case", [*variants(OPERATORS["gat"])], ids=str)
+def test_attention_that_is_returned(case):
+    problem = case.problem()
+    (y, alpha), arguments = problem.run("forward", return_attention=True), problem.inputs
+    assert_same([y], problem.run("forward"))
+    expected = reference_gat.attention_of(problem.graph, *arguments, **problem.options)
+    assert_close([alpha], [expected], 1e-14)
+
+
+def test_attention_of_long_rows_sums_to_one():
+    rng = np.random.default_rng(0)
+    graph = pyops.Graph(rng.integers(0, 6, 9000), np.repeat([2, 0, 1], 3000), 6, 3)
+    x, y, attention = (rng.standard_normal(s) for s in ((6, 8, 2), (3, 8, 2), 32))
+    _, alpha = pyops.gat(graph, x, y, attention, heads=8, return_attention=True)
+    sums = np.zeros((3, 8))
+    np.add.at(sums, graph.dst, alpha)
+    np.testing.assert_allclose(sums, 1, rtol=1e-13)
+
+
+def test_whether_attention_is_returned_is_checked():
+    problem = representative("gat").problem()
+    with pytest.raises(TypeError, match="gat: return_attention: expected True or False, got 1"):
+        problem.run("forward", return_attention=1)
+    with pytest.raises(TypeError, match="unexpected option 'return_attention'"):
+        representative("gno_conv").problem().run("forward", return_attention=True)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("case", [*variants(OPERATORS["gat"])], ids=str)
+def test_heads_side_by_side(case, phase):
+    """[n, heads * width] in, gradients likewise, and the same numbers."""
+    problem = case.problem()
+    flat = problem.map(lambda a: a.reshape(len(a), -1) if a.ndim == 3 else a)
+    for got, expected in zip(flat.run(phase), problem.run(phase), strict=True):
+        if got is not None:
+            assert got.ndim < 3
+            assert_same([got.reshape(expected.shape)], [expected])
+
+
+@pytest.mark.parametrize("slope", [0, 0.5, -1.5, np.float32(0.25)])
+def test_slopes(slope):
+    problem = representative("gat").problem()
+    problem = type(problem)(
+        problem.op,
+        problem.graph,
+        {**problem.options, "activation": "leaky_relu", "negative_slope": slope},
+        problem.arrays,
+    )
+    expected = reference_gat.forward(problem.graph, *problem.inputs, **problem.options)
+    assert_close(problem.run("forward"), [expected], 1e-13)
+
+
+def test_score_of_zero_has_the_negative_slope():
+    """Both alphas are 1/2, products 1 and 2: -1/4 and 1/4 by act(s), a fifth of it by s."""
+    graph, x, y = pyops.Graph([0, 1], [0, 0], 2, 1), np.array([[1.0], [2.0]]), np.zeros((1, 1))
+    _, _, gattention, _, _ = pyops.gat.backward(graph, x, y, np.zeros(2), np.ones((1, 1)), heads=1)
+    np.testing.assert_allclose(gattention, [0.2 * (-0.25 + 0.5), 0])
+
+
+def test_mask_drops_entries_after_the_softmax():
+    graph = pyops.Graph([0, 1], [0, 0], 2, 1)
+    x = np.array([[1.0], [10.0]])
+    mask = np.array([[2.0], [0.0]])
+    y = pyops.gat(graph, x, np.zeros((1, 1)), np.zeros(2), None, mask, heads=1)
+    assert y.tolist() == [[1]]

@@ -1,0 +1,284 @@
+"""What is particular to DimeNet's operators."""
+
+import importlib.util
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import spherical_jn
+
+import pyops
+from pyops import blocks
+
+from .cases import PHASES, Problem
+from .compare import assert_close, assert_same
+from .graphs import drawn
+from .reference import reference as oracle
+from .reference import spherical_basis as reference
+
+NAMES = "vectors", "radial", "embedding", "weights"
+OPTIONS = {"num_spherical": 3, "num_radial": 2, "exponent": 4}
+
+
+def arrays(rng, graph, degrees=3, radial=2, channels=4, middle=3):
+    rows, edges = degrees * radial, graph.num_edges
+    shapes = (edges, 3), (edges, rows), (edges, channels), (rows + channels, middle)
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("sphericart"), reason="no sphericart")
+@pytest.mark.parametrize("max_degree", [0, 1, 4, 10])
+def test_harmonics_are_those_of_sphericart(max_degree, rng):
+    import sphericart
+
+    vectors, gy = rng.standard_normal((50, 3)), rng.standard_normal((50, (max_degree + 1) ** 2))
+    peer = sphericart.SphericalHarmonics(max_degree)
+    y, slopes = peer.compute_with_gradients(vectors)
+    assert_close([pyops.spherical_harmonics(vectors, max_degree=max_degree)], [y], 1e-13)
+    expected = np.einsum("ek,edk->ed", gy, slopes)
+    got = pyops.spherical_harmonics.backward(vectors, gy, max_degree=max_degree)
+    assert_close(got, [expected], 1e-12)
+
+
+def test_harmonics_are_orthonormal():
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    angles = np.arange(24) * np.pi / 12
+    z, angle = (a.ravel() for a in np.meshgrid(nodes, angles, indexing="ij"))
+    r = np.sqrt(1 - z * z)
+    y = pyops.spherical_harmonics(
+        np.stack([r * np.cos(angle), r * np.sin(angle), z], 1), max_degree=10
+    )
+    gram = y.T @ (np.repeat(weights, 24)[:, None] * np.pi / 12 * y)
+    np.testing.assert_allclose(gram, np.eye(121), atol=1e-13)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_lengths_do_not_matter(scale, rng):
+    vectors = rng.standard_normal((20, 3)).astype(np.float32)
+    y = pyops.spherical_harmonics(np.float32(scale) * vectors, max_degree=6)
+    np.testing.assert_allclose(y, pyops.spherical_harmonics(vectors, max_degree=6), atol=2e-6)
+
+
+def test_a_zero_vector_has_no_direction():
+    y = pyops.spherical_harmonics(np.zeros((1, 3)), max_degree=2)
+    assert y[0, 0] == pytest.approx(np.sqrt(1 / (4 * np.pi)))
+    (gradient,) = pyops.spherical_harmonics.backward(np.zeros((1, 3)), y + 1, max_degree=2)
+    assert not gradient.any()
+
+
+def test_known_zeros_and_norms():
+    x = np.array([0.5])
+    y = pyops.spherical_basis(x, num_spherical=7, num_radial=1).ravel()
+    u = 1 / 0.5 - 28 * 0.5**5 + 48 * 0.5**6 - 21 * 0.5**7
+    for degree, zero in {0: np.pi, 1: 4.493409457909064, 2: 5.76345919689455}.items():
+        norm = np.sqrt(2) / abs(spherical_jn(degree + 1, zero))
+        expected = u * norm * spherical_jn(degree, zero * 0.5)
+        assert y[degree] == pytest.approx(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize("degree", [0, 3, 6, 10, 15])
+def test_small_distances_in_single_precision(degree):
+    """Where closed forms of the Bessel functions explode."""
+    x = np.geomspace(1e-3, 0.99, 400).astype(np.float32)
+    sizes = {"num_spherical": degree + 1, "num_radial": 4}
+    exact = pyops.spherical_basis(x.astype(np.float64), **sizes)
+    error = abs(pyops.spherical_basis(x, **sizes) - exact)
+    slopes = [pyops.spherical_basis.jvp(x.astype(float), np.ones(400), **sizes)]
+    bound = 3e-6 * (abs(exact) + abs(slopes[0] * x[:, None]) + 1e-3 * abs(exact).max(0))
+    assert (error <= bound)[:, degree * 4 :].all()
+    zeros = reference.zeros(degree, 4)
+    for n, zero in enumerate(zeros):
+        norm = np.sqrt(2) / abs(spherical_jn(degree + 1, zero))
+        u, _ = reference.envelope(x.astype(float), 5)
+        expected = u * norm * spherical_jn(degree, zero * x.astype(float))
+        scale = abs(expected) + 1e-3 * abs(expected).max()
+        assert (abs(exact[:, degree * 4 + n] - expected) <= 1e-9 * scale)[x < 0.9].all()
+
+
+def test_smallest_basis_at_a_small_distance():
+    """The value that closed forms in float32 miss by tens to hundreds."""
+    y = pyops.spherical_basis(np.array([0.02], np.float32), num_spherical=7, num_radial=1)
+    assert y[0, 6] == pytest.approx(5.33e-7, rel=2e-3)
+
+
+@pytest.mark.parametrize("op", [pyops.radial_basis, pyops.spherical_basis])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_cutoff_is_smooth(op, dtype):
+    """Zero at and beyond it, with two derivatives; nothing at distance 0."""
+    x = np.array([1, 1.5, 1e30, np.inf, 0, -0.5], dtype)
+    more = [np.array([3.0, 6.0], dtype)] if op is pyops.radial_basis else []
+    y = op(x, *more)
+    gradients = op.backward(x, *more, y + 1)
+    seconds = op.double_backward(x, *more, y + 1, *map(np.ones_like, [x, *more]))
+    for array in y, *gradients, *seconds:
+        assert not array.any()
+    near = np.array([1 - 2**-10], dtype)
+    (second, *_, dgy) = op.double_backward(
+        near, *more, op(near, *more) + 1, np.ones_like(near), *(None for _ in more)
+    )
+    assert abs(dgy).max() < 1e-2
+    assert abs(second).max() < 20
+
+
+def test_basis_is_both(rng):
+    x, w = rng.uniform(0.1, 1.1, 30), rng.standard_normal(2)
+    grbf, gsbf = rng.standard_normal((30, 2)), rng.standard_normal((30, 6))
+    hx, hw = rng.standard_normal(30), rng.standard_normal(2)
+    rbf, sbf = pyops.dimenet_basis(x, w, **OPTIONS)
+    assert_same([rbf], [pyops.radial_basis(x, w, exponent=4)])
+    assert_same([sbf], [pyops.spherical_basis(x, **OPTIONS)])
+    (again, saved) = pyops.dimenet_basis.forward(x, w, **OPTIONS)
+    assert_same(again, (rbf, sbf))
+    gx, gw = pyops.dimenet_basis.backward(x, w, grbf, gsbf, saved=saved, **OPTIONS)
+    drbf, dsbf = pyops.dimenet_basis.jvp(x, w, hx, hw, **OPTIONS)
+    assert hx @ gx + hw @ gw == pytest.approx((drbf * grbf).sum() + (dsbf * gsbf).sum())
+    dx, dw, dgrbf, dgsbf = pyops.dimenet_basis.double_backward(x, w, grbf, gsbf, hx, hw, **OPTIONS)
+    assert_close([dgrbf, dgsbf], [drbf, dsbf], 1e-13)
+    step = 1e-6
+    ends = [
+        pyops.dimenet_basis.backward(x + s * hx, w + s * hw, grbf, gsbf, **OPTIONS)
+        for s in (step, -step)
+    ]
+    slope = sum(h @ (a - b) for h, a, b in zip((hx, hw), *ends, strict=True)) / (2 * step)
+    assert dx @ hx + dw @ hw == pytest.approx(slope, rel=1e-5)
+    assert pickle.loads(pickle.dumps(pyops.dimenet_basis)) is pyops.dimenet_basis
+    with pytest.raises(ValueError, match=r"^dimenet_basis: frequencies: expected shape"):
+        pyops.dimenet_basis(x, np.ones(3))
+
+
+@pytest.mark.parametrize("exclude", ["node", "none"])
+@pytest.mark.parametrize("degree", [2, 5, 14, 40])
+def test_both_algorithms_agree(exclude, degree, rng):
+    """Directed edges in one row, and spread over nodes of which each takes its pairs alone."""
+    nodes = 12
+    src, dst = rng.integers(0, nodes, (2, nodes * degree))
+    graph = pyops.Graph(src, dst, nodes)
+    inputs = arrays(rng, graph)
+    y = pyops.dimenet_aggregate(graph, *inputs, num_spherical=3, exclude=exclude)
+    expected = np.zeros_like(y)
+    for e in range(graph.num_edges):  # one edge out of a node: no density pays
+        into = np.flatnonzero(dst == src[e])
+        some = pyops.Graph(
+            np.append(src[into] + 1, 0), np.append(0 * into, 1 + dst[e]), nodes + 1, nodes + 1
+        )
+        rows = np.append(into, e)
+        alone = pyops.dimenet_aggregate(
+            some, *(a[rows] for a in inputs[:3]), inputs[3], num_spherical=3, exclude=exclude
+        )
+        expected[e] = alone[-1]
+    assert_close([y], [expected], 1e-12)
+
+
+def test_zero_vectors_make_no_pair(rng):
+    graph = drawn(6, 6, 150)
+    vectors, *rest = arrays(rng, graph)
+    vectors[::7] = 0
+    kept = np.flatnonzero(vectors.any(1))
+    smaller = pyops.Graph(graph.src[kept], graph.dst[kept], 6)
+    y = pyops.dimenet_aggregate(graph, vectors, *rest, num_spherical=3)
+    expected = pyops.dimenet_aggregate(
+        smaller, vectors[kept], *(a[kept] for a in rest[:2]), rest[2], num_spherical=3
+    )
+    assert_close([y[kept]], [expected], 1e-13)
+    assert not y[::7].any()
+    gradients = pyops.dimenet_aggregate.backward(graph, vectors, *rest, y + 1, num_spherical=3)
+    for gradient in gradients[:3]:
+        assert not gradient[::7].any()
+
+
+@pytest.mark.parametrize("degree", [3, 60])
+def test_collinear_edges(degree, rng):
+    """Angles of 0 and of 180 degrees are ordinary: derivatives are those by the cosine."""
+    graph = drawn(4, 4, 4 * degree)
+    vectors, *rest = arrays(rng, graph)
+    vectors = np.array([1.0, -2.0, 0.5]) * rng.choice([-2.0, -1.0, 1.0], (graph.num_edges, 1))
+    gy, *h = (rng.standard_normal(a.shape) for a in (rest[1], vectors, *rest))
+    options = {"num_spherical": 3, "exclude": "none"}
+    inputs = dict(zip(NAMES, (vectors, *rest), strict=True))
+    inputs |= {"gy": gy} | {"h" + name: a for name, a in zip(NAMES, h, strict=True)}
+    problem = Problem(pyops.dimenet_aggregate, graph, options, inputs)
+    for phase in PHASES:
+        for got, expected in zip(problem.run(phase), oracle(problem, phase), strict=True):
+            assert abs(got - expected).max() < 1e-10  # those by the vectors are 0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_at_a_dense_node(value, rng):
+    """It spoils what depends on it, not the edges whose pair with it is excluded."""
+    src, dst = rng.integers(0, 3, (2, 300))
+    graph = pyops.Graph(src, dst, 3)
+    vectors, radial, embedding, weights = arrays(rng, graph)
+    embedding[0, 1] = value
+    y = pyops.dimenet_aggregate(graph, vectors, radial, embedding, weights, num_spherical=3)
+    spoilt = (src == dst[0]) & (dst != src[0])
+    assert (~np.isfinite(y).all(1) == spoilt).all()
+    gradients = pyops.dimenet_aggregate.backward(
+        graph, vectors, radial, embedding, weights, np.ones_like(y), num_spherical=3
+    )
+    assert np.isfinite(gradients[2]).all()
+
+
+REVERSED = pyops.Graph([0, 1], [1, 0], 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"exclude": "image"}, TypeError, "reverse: expected row numbers with exclude='image'"),
+        ({"reverse": [1, 0]}, ValueError, "reverse: expected None without exclude='image'"),
+        ({"exclude": "image", "reverse": [1]}, ValueError, "reverse: expected num_edges=2 numb"),
+        ({"exclude": "image", "reverse": [1.0, 0]}, TypeError, "reverse: expected int32 or int64"),
+        ({"exclude": "image", "reverse": [[1], [0]]}, ValueError, "reverse: expected one dimens"),
+        ({"exclude": "image", "reverse": [2, 0]}, IndexError, "reverse: expected indices from"),
+        ({"exclude": "image", "reverse": [-2, 0]}, IndexError, "reverse: expected indices from"),
+        ({"exclude": "image", "reverse": "10"}, TypeError, "reverse: expected int32 or int64"),
+        ({"num_spherical": 33}, ValueError, "num_spherical: expected an integer from 1 to 32"),
+    ],
+)
+def test_refused(options, error, message, rng):
+    inputs = arrays(rng, REVERSED)
+    with pytest.raises(error, match=f"^dimenet_aggregate: {message}"):
+        pyops.dimenet_aggregate(REVERSED, *inputs, **{"num_spherical": 3, **options})
+
+
+def test_images(rng):
+    """The reverse edge alone is left out, not others to the same node."""
+    src, dst = [0, 1, 0, 1, 2], [1, 0, 1, 0, 0]
+    graph, reverse = pyops.Graph(src, dst), np.array([1, 0, 3, 2, -1], np.int32)
+    inputs = arrays(rng, graph)
+    y = pyops.dimenet_aggregate(graph, *inputs, num_spherical=3, exclude="image", reverse=reverse)
+    everything = pyops.dimenet_aggregate(graph, *inputs, num_spherical=3, exclude="none")
+    one = pyops.Graph(src[:2], dst[:2])
+    pair = pyops.dimenet_aggregate(
+        one, *(a[:2] for a in inputs[:3]), inputs[3], num_spherical=3, exclude="none"
+    )
+    assert_close([y[:2]], [everything[:2] - pair], 1e-12)
+
+
+def test_weights_there_and_back(rng):
+    a, b = rng.standard_normal((6, 3)), rng.standard_normal((4, 3))
+    weights = blocks.pack_dimenet(a, b)
+    parts = blocks.unpack_dimenet(weights, channels=4)
+    assert_same(parts, (a, b))
+    assert all(np.shares_memory(part, weights) for part in parts)
+    assert parts._fields == ("A", "B")
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "message"),
+    [
+        ((None, np.ones((2, 3))), TypeError, "A: expected a NumPy array, got None"),
+        ((np.ones((2, 3)), np.ones((2, 3), "f4")), TypeError, "B: expected float64 like A"),
+        ((np.ones((2, 3)), np.ones(3)), ValueError, r"B: expected \(rows, middle\)"),
+        ((np.ones((2, 3)), np.ones((2, 4))), ValueError, r"B: expected \(channels, 3\)"),
+        ((np.ones((2, 0)), np.ones((2, 0))), ValueError, r"A: expected \(rows, middle\)"),
+    ],
+)
+def test_refused_parts(parts, error, message):
+    with pytest.raises(error, match=f"^pack_dimenet: {message}"):
+        blocks.pack_dimenet(*parts)
+
+
+def test_refused_weights():
+    with pytest.raises(ValueError, match=r"^unpack_dimenet: weights: expected more than"):
+        blocks.unpack_dimenet(np.ones((3, 2)), channels=3)

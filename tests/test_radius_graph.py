@@ -1,0 +1,145 @@
+"""Neighbours within a cutoff, against all pairs of all images."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+import pyops
+from pyops import radius_graph
+
+CELLS = {
+    "none": (None, None),
+    "cubic": (4.0 * np.eye(3), None),
+    "skewed": (np.array([[3.0, 0, 0], [1.5, 2.5, 0], [-1.0, 0.7, 4.0]]), None),
+    "smaller than the cutoff": (np.array([[1.0, 0, 0], [0.4, 1.1, 0], [0, 0.2, 0.9]]), None),
+    "slab": (np.array([[3.0, 0, 0], [1.0, 3.0, 0], [0, 0, 1.0]]), [True, True, False]),
+}
+
+
+def listed(positions, cutoff, cell, pbc):
+    """All edges as (dst, src, offset), by trying every image."""
+    found = []
+    periodic = np.zeros(3, bool) if cell is None else np.array([True] * 3 if pbc is None else pbc)
+    cell = np.eye(3) if cell is None else cell
+    ranges = [range(-14, 15) if turns else range(1) for turns in periodic]
+    for shift in itertools.product(*ranges):
+        vectors = positions[None] - positions[:, None] + np.array(shift) @ cell
+        near = (vectors**2).sum(2) < cutoff**2
+        if not any(shift):
+            np.fill_diagonal(near, False)
+        found += [(i, j, *np.round(np.array(shift) @ cell, 6)) for i, j in np.argwhere(near)]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_all_pairs(name, rng):
+    cell, pbc = CELLS[name]
+    positions = rng.uniform(-3, 6, (15 if name != "smaller than the cutoff" else 2, 3))
+    graph, vectors, offsets, reverse = radius_graph(positions, 2.2, cell=cell, pbc=pbc)
+    got = zip(graph.dst, graph.src, *np.round(offsets, 6).T, strict=True)
+    assert sorted(map(tuple, got)) == listed(positions, 2.2, cell, pbc)
+    expected = positions[graph.src] - positions[graph.dst] + offsets
+    assert np.array_equal(vectors, expected)
+    assert np.array_equal(vectors[reverse], -vectors)
+    assert np.array_equal(graph.src[reverse], graph.dst)
+    assert np.array_equal(reverse[reverse], np.arange(len(reverse)))
+    assert (np.diff(graph.dst) >= 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_batch(dtype, rng):
+    """Graphs side by side are the graphs apart, each in its cell."""
+    parts = [rng.uniform(0, 3, (n, 3)).astype(dtype) for n in (5, 0, 7)]
+    cells = np.stack([scale * np.eye(3) for scale in (3.0, 1.0, 4.0)]).astype(dtype)
+    batch = np.repeat([0, 1, 2], [5, 0, 7])
+    graph, vectors, *_ = radius_graph(np.concatenate(parts), 1.9, cell=cells, batch=batch)
+    start, row = 0, 0
+    for part, cell in zip(parts, cells, strict=True):
+        alone, expected, _, _ = radius_graph(part, 1.9, cell=cell)
+        rows = slice(row, row + alone.num_edges)
+        assert np.array_equal(graph.src[rows], alone.src + start)
+        np.testing.assert_allclose(vectors[rows], expected, atol=1e-6)
+        start, row = start + len(part), rows.stop
+    assert row == graph.num_edges
+    assert vectors.dtype == dtype
+
+
+def test_at_the_cutoff():
+    """Both directions or none, however rounding falls."""
+    chain = np.arange(50)[:, None] * np.array([0.1, 0.3, 0.7])
+    length = np.linalg.norm([0.1, 0.3, 0.7])
+    graph, vectors, _, reverse = radius_graph(chain, length)
+    assert np.array_equal(vectors[reverse], -vectors)
+    assert np.array_equal(graph.src[reverse], graph.dst)
+
+
+def test_time_is_linear(rng):
+    def seconds(count):
+        positions = rng.uniform(0, (count / 10) ** (1 / 3), (count, 3))
+        start = time.process_time()
+        graph, *_ = radius_graph(positions, 0.8)
+        assert graph.num_edges > 10 * count
+        return time.process_time() - start
+
+    assert min(seconds(16_000) for _ in range(3)) < 40 * min(seconds(1000) for _ in range(3)) + 0.1
+
+
+def test_nothing():
+    graph, vectors, offsets, reverse = radius_graph(np.zeros((0, 3)), 1.0, cell=np.eye(3))
+    assert (graph.num_src, graph.num_edges) == (0, 0)
+    assert vectors.shape == offsets.shape == (0, 3)
+    assert reverse.shape == (0,)
+    assert radius_graph(np.zeros((1, 3)), 1.0)[0].num_edges == 0
+
+
+POINTS = np.zeros((4, 3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((None, 1.0), {}, TypeError, "positions: expected a NumPy array, got None"),
+        ((POINTS.astype(int), 1.0), {}, TypeError, "positions: expected float32 or float64"),
+        ((POINTS[:, :2], 1.0), {}, ValueError, r"positions: expected shape \(num_nodes, 3\)"),
+        ((POINTS + np.nan, 1.0), {}, ValueError, "positions: expected finite numbers"),
+        ((POINTS, "1"), {}, TypeError, "cutoff: expected a number, got '1'"),
+        ((POINTS, True), {}, TypeError, "cutoff: expected a number, got True"),
+        ((POINTS, 0.0), {}, ValueError, "cutoff: expected a positive number"),
+        ((POINTS, np.inf), {}, ValueError, "cutoff: expected a positive number"),
+        ((POINTS, np.nan), {}, ValueError, "cutoff: expected a positive number"),
+        ((POINTS, 1.0), {"cell": np.ones(3)}, ValueError, "cell: expected shape"),
+        ((POINTS, 1.0), {"cell": np.zeros((3, 3))}, ValueError, "cell: expected finite vectors"),
+        ((POINTS, 1.0), {"cell": [[1.0]]}, TypeError, "cell: expected a NumPy array, got list"),
+        ((POINTS, 1.0), {"pbc": [True] * 3}, ValueError, "pbc: expected a cell beside it"),
+        ((POINTS, 1.0), {"cell": np.eye(3), "pbc": [1, 1, 1]}, ValueError, "pbc: expected three"),
+        ((POINTS, 1.0), {"batch": [0, 1]}, ValueError, "batch: expected num_nodes=4 numbers"),
+        ((POINTS, 1.0), {"batch": [0, -1, 0, 0]}, ValueError, "batch: expected num_nodes=4"),
+        ((POINTS, 1.0), {"batch": [0.5] * 4}, TypeError, "batch: expected int32 or int64"),
+    ],
+)
+def test_refused(arguments, options, error, message):
+    with pytest.raises(error, match=f"^radius_graph: {message}"):
+        radius_graph(*arguments, **options)
+
+
+def test_crystals_by_any_cell(rng):
+    """Every edge of a supercell is one of the cell: so are the sums of its neighbours."""
+    cell, atoms = np.array([[2.0, 0, 0], [0.5, 2.2, 0], [0, 0.3, 1.9]]), rng.uniform(0, 2, (2, 3))
+    double = np.concatenate([atoms, atoms + cell[0]])
+    larger = cell * np.array([[2.0], [1], [1]])
+    sums = []
+    for points, box in (atoms, cell), (double, larger):
+        graph, vectors, _, reverse = radius_graph(points, 3.0, cell=box)
+        rng = np.random.default_rng(1)
+        weights = rng.standard_normal((8, 2))
+        lengths = np.linalg.norm(vectors, axis=1)
+        radial = np.stack([np.exp(-k * lengths) for k in range(1, 7)], 1)
+        embedding = radial[:, :2] * (1 + graph.src[:, None] % 2)
+        y = pyops.dimenet_aggregate(
+            graph, vectors, radial, embedding, weights,
+            num_spherical=3, exclude="image", reverse=reverse,
+        )  # fmt: skip
+        sums.append([y[graph.dst % 2 == k].sum(0) / (len(points) / 2) for k in range(2)])
+    np.testing.assert_allclose(*sums, rtol=1e-11)
