@@ -56,7 +56,7 @@ def check() -> int:
     print(f"pyops {__version__}, Python {sys.version.split()[0]}, NumPy {np.__version__}")
     print(f"library  {library()}")
     print(f"threads  {get_num_threads()} of {_kernels.pyops_process.available_threads()}\n")
-    print(f"{'operator':16}{'phases':36}{'derivative error':>18}")
+    print(f"{'operator':22}{'phases':36}{'derivative error':>18}")
     failed = 0
     for room in dict.fromkeys(operator.room for operator in OPERATORS.values()):
         operators = [operator for operator in OPERATORS.values() if operator.room == room]
@@ -64,7 +64,7 @@ def check() -> int:
             error = f"{max(map(quick_check, operators)):.1e}"
         except AssertionError as problem:
             failed, error = failed + 1, str(problem)
-        print(f"{room:16}{' '.join(operators[0].phases):36}{error:>18}")
+        print(f"{room:22}{' '.join(operators[0].phases):36}{error:>18}")
         if [operator.name for operator in operators] != [room]:
             names = " ".join(operator.name for operator in operators)
             print(textwrap.indent(textwrap.fill(names, 68), "  "))

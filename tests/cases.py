@@ -179,13 +179,21 @@ def keep_scores_from_kinks(rng, problem):
 
 
 def variants(op):
-    """All choices of an operator's options, with and without each of its optional inputs."""
+    """The choices of an operator's options, with and without each of its optional inputs.
+
+    All, as long as they are few; of many every second one, so that pairs of options still meet,
+    and absences by turns.
+    """
     signature = op.signature
     options = [o for o in signature.options.values() if o.choices]
     optional = [i.name for i in signature.inputs.values() if i.optional]
-    for number, choices in enumerate(itertools.product(*(o.choices for o in options))):
+    whole = [*itertools.product(*(enumerate(o.choices) for o in options))]
+    if len(whole) > 8:
+        whole = [some for some in whole if sum(place for place, _ in some) % 2 == 0]
+    for number, some in enumerate(whole):
+        choices = [choice for _, choice in some]
         every = [*itertools.product([False, True], repeat=len(optional))]
-        if number >= 4 and len(every) > 2:  # many choices: absences by turns
+        if number and len(every) > 2:
             every = sorted({every[0], every[number % len(every)]})
         for missing in every:
             gone = set(itertools.compress(optional, missing))

@@ -49,11 +49,13 @@ def _sensitivities(problem, phase, eps, times=40):
     rng = np.random.default_rng(0)
     exact = reference(problem, phase)
     sizes = [0.0 if a is None else abs(a).max(initial=0) for a in exact]
-    if problem.op.name in SOFTMAX:
-        # Terms as large as the cotangents cancel where a row has equal logits or one entry.
+    if problem.op.name in SOFTMAX or "vectors" in problem.arrays:
+        # Terms as large as the cotangents cancel where a row has equal logits or one entry, and
+        # where directions coincide.
         given = [a for a in (problem.arrays[n] for n in problem.names(phase)) if a is not None]
         largest = max(*sizes, *(abs(a).max(initial=0) for a in given))
-        sizes = [np.sqrt(1 + problem.graph.num_entries) * largest] * len(sizes)
+        entries = problem.graph.num_entries if problem.graph else 0
+        sizes = [np.sqrt(1 + entries) * largest] * len(sizes)
     most = [eps * size for size in sizes]
     for _ in range(5):
         moved = problem.map(lambda a: a * (1 + eps * rng.choice([-1, 1], a.shape)))

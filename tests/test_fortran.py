@@ -114,7 +114,8 @@ def by_python(name, arrays):
         words = [w for w in words if not w.startswith("no_")]
         declared = op.signature.options.values()
         options = {
-            o.name: w for o, w in zip((o for o in declared if o.choices), words, strict=True)
+            o.name: w == "True" if o.kind is bool else w
+            for o, w in zip((o for o in declared if o.choices), words, strict=True)
         }
         options |= {o.name: cases.SIZES[o.name] for o in declared if o.is_size}
         arguments = fill(op, given, arguments)

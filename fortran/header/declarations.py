@@ -47,8 +47,8 @@ def read_declaration(folder: Path, name: str) -> Declaration | None:
                     declaration.inputs[argument.arg] = shape
             for argument in node.args.kwonlyargs:
                 declaration.options[argument.arg] = ast.unparse(argument.annotation)
-                if choices := literals(argument.annotation):
-                    declaration.choices[argument.arg] = choices
+                if (kind := argument.annotation) and ast.unparse(kind).startswith("Literal["):
+                    declaration.choices[argument.arg] = literals(kind)
             declaration.meanings = parameters(ast.get_docstring(node) or "")
     return declaration
 
