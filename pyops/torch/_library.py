@@ -99,6 +99,8 @@ class Registered:
                 held = dict(zip([*self.names, "gy"], tensors, strict=False))
                 return [torch.empty(held[n].shape, dtype=held[n].dtype) for n in wanted]
             sizes = dict(zip(SIZES, place[3:], strict=False))
+            if place:
+                sizes["num_entries"] = place[0].shape[0]
             count = len(self.names)
             shape = self.op.output_shape(sizes, tensors[:count], options)
             first = next(t for t in tensors if t is not None)

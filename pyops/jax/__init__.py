@@ -1,0 +1,19 @@
+"""The operators on JAX arrays: `pyops.jax.<operator>`, differentiable as often as pyops is.
+
+Every operator of the table is here, with its name, shapes and options, on the CPU, inside and
+outside of `jax.jit`, under grad, jvp, vmap and hessian. float64 needs jax_enable_x64.
+"""
+
+from typing import Any
+
+from .._operator import OPERATORS as _OPERATORS
+from ._function import function as _function
+from ._graph import Graph as Graph
+
+__all__ = ["Graph", *_OPERATORS]
+
+globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,108 @@
+"""What a call is told beside its arrays, as text that compiled programs can keep; how it is run."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import graph as _graph
+from .._operator import OPERATORS, Operator
+
+_MOST_GRAPHS = 32
+_recent: deque[tuple[tuple[Any, ...], tuple[Any, ...], _graph.Graph]] = deque(maxlen=_MOST_GRAPHS)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A phase of an operator; all of it hashable, and told by its `repr`."""
+
+    operator: str
+    phase: str
+    sizes: tuple[int, ...]
+    """num_src, num_dst, num_edges; () without a graph."""
+    indices: int
+    """How many index arrays come first."""
+    rows: tuple[str, ...]
+    """The options that are row numbers, whose arrays follow."""
+    present: tuple[bool, ...]
+    """Which of the places for arrays of the phase are filled by those that follow."""
+    wanted: tuple[str, ...]
+    options: tuple[tuple[str, Any], ...]
+
+    @property
+    def op(self) -> Operator:
+        return OPERATORS[self.operator]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs that are there."""
+        count = len(self.op.signature.inputs)
+        held = zip(self.op.signature.inputs, self.present[:count], strict=True)
+        return tuple(name for name, there in held if there)
+
+    @property
+    def leading(self) -> int:
+        """How many arrays come before those that are differentiated."""
+        return self.indices + len(self.rows)
+
+    def places(self, arrays: Sequence[Any]) -> list[Any]:
+        """One array or None for each place of the phase."""
+        rest = iter(arrays[self.leading :])
+        return [next(rest) if there else None for there in self.present]
+
+
+@functools.lru_cache(maxsize=1000)
+def _told(text: bytes) -> tuple[Call, int, tuple[Any, ...]]:
+    """A call, how many inputs it has, and the shapes and types of these and of the outputs."""
+    fields, count, kinds = ast.literal_eval(text.decode())
+    return Call(*fields), count, kinds
+
+
+def text_of(call: Call, inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
+    """All that `run` has to know; arrays are told by shape and type."""
+    fields = tuple(getattr(call, name) for name in Call.__dataclass_fields__)
+    kinds = ((tuple(a.shape), np.dtype(a.dtype).str) for a in (*inputs, *outputs))
+    return repr((fields, len(inputs), tuple(kinds)))
+
+
+def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]) -> None:
+    """Work out a call on the memory of its arrays."""
+    call, count, kinds = _told(text)
+    arrays = [
+        np.frombuffer(view, dtype).reshape(shape)
+        for view, (shape, dtype) in zip((*inputs, *outputs), kinds, strict=True)
+    ]
+    given, out = arrays[:count], arrays[count:]
+    options = dict(call.options)
+    options.update(zip(call.rows, given[call.indices :], strict=False))
+    graph = (_graph_of(tuple(given[: call.indices]), call.sizes),) if call.sizes else ()
+    given = call.places(given)
+    phase = getattr(call.op, call.phase)
+    if call.phase in ("forward", "jvp"):
+        phase(*graph, *given, out=out[0], **options)
+        return
+    names = [*call.op.signature.inputs, "gy"][: None if call.phase == "double_backward" else -1]
+    held = dict(zip(call.wanted, out, strict=True))
+    phase(*graph, *given, wanted=call.wanted, out=[held.get(n) for n in names], **options)
+
+
+def _graph_of(indices: tuple[Any, ...], sizes: tuple[int, ...]) -> _graph.Graph:
+    """The graph of index arrays, packed once for as long as it is in use.
+
+    It is told by its contents: memory of arrays that are gone is used again.
+    """
+    for others, other_sizes, graph in list(_recent):
+        alike = sizes == other_sizes and len(indices) == len(others)
+        if alike and all(map(np.array_equal, indices, others)):
+            return graph
+    ids = indices[2] if len(indices) > 2 else None
+    kept = tuple(np.array(a) for a in indices)
+    graph = _graph._restore(kept[0], kept[1], None if ids is None else kept[2], *sizes)
+    _recent.appendleft((kept, sizes, graph))
+    return graph

@@ -1,0 +1,105 @@
+"""The operators as functions of JAX arrays: what is checked before anything is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._indices import check_indices
+from .._operator import Operator
+from ..graph import Graph as PlainGraph
+from ._call import Call
+from ._graph import Graph, arrays_of, sizes_of
+from ._primitives import value
+
+DTYPES = "float32", "float64"
+
+
+def function(op: Operator) -> Callable[..., jax.Array]:
+    """The operator on JAX arrays."""
+    signature = op.signature
+    least, most = signature.required, len(signature.inputs)
+    declared = [*signature.inputs.values()]
+
+    def call(*inputs: Any, **options: Any) -> jax.Array:
+        indices: tuple[Any, ...] = ()
+        sizes: tuple[int, ...] = ()
+        if signature.has_graph and inputs:
+            graph, *inputs = inputs  # type: ignore[assignment]
+            indices, sizes = _graph(label, graph)
+        if not least <= len(inputs) <= most:
+            names = ", ".join(signature.positional)
+            got = len(inputs) + signature.has_graph
+            raise TypeError(f"{label}: expected arguments ({names}), got {got}")
+        arrays = [
+            None if a is None and i.optional else _array(f"{label}: {i.name}", a)
+            for a, i in zip(inputs, declared, strict=False)
+        ]
+        arrays += [None] * (most - len(arrays))
+        given = [a for a in arrays if a is not None]
+        for i, array in zip(declared, arrays, strict=True):
+            if array is not None and array.dtype != given[0].dtype:
+                first = next(j.name for j, a in zip(declared, arrays, strict=True) if a is not None)
+                raise TypeError(
+                    f"{label}: {i.name}: expected {given[0].dtype} like {first}, got {array.dtype}"
+                )
+        if signature.one_of and not given:
+            raise TypeError(f"{label}: expected {' or '.join(signature.one_of)}, got neither")
+        rows = {
+            name: _rows(f"{label}: {name}", options.pop(name))
+            for name in signature.indexed
+            if options.get(name) is not None
+        }
+        told = Call(
+            operator=op.name,
+            phase="forward",
+            sizes=sizes,
+            indices=len(indices),
+            rows=tuple(rows),
+            present=tuple(a is not None for a in arrays),
+            wanted=(),
+            options=tuple(sorted(options.items())),
+        )
+        (y,) = value.bind(*indices, *rows.values(), *given, call=told)
+        return y
+
+    label = f"pyops.jax.{op.name}"
+    call.__name__ = call.__qualname__ = op.name
+    call.__module__ = "pyops.jax"
+    call.__doc__ = op.__doc__
+    call.__signature__ = op.__signature__  # type: ignore[attr-defined]
+    return call
+
+
+def _graph(label: str, graph: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    if isinstance(graph, Graph):
+        return graph.indices, graph.sizes
+    if isinstance(graph, PlainGraph):
+        return tuple(map(jnp.asarray, arrays_of(graph))), sizes_of(graph)
+    raise TypeError(
+        f"{label}: graph: expected pyops.jax.Graph or pyops.Graph, got {type(graph).__name__}"
+    )
+
+
+def _array(label: str, array: Any) -> Any:
+    """The argument, if it is an array, or what stands for one, of a supported precision."""
+    if not isinstance(array, (jax.Array, np.ndarray)):
+        raise TypeError(f"{label}: expected a jax.Array, got {type(array).__name__}")
+    if str(array.dtype) not in DTYPES:
+        raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
+    if isinstance(array, np.ndarray):
+        return jnp.asarray(array)
+    devices = () if isinstance(array, jax.core.Tracer) else array.devices()
+    if any(device.platform != "cpu" for device in devices):
+        raise ValueError(f"{label}: expected an array on the CPU, got one on {array.devices()}")
+    return array
+
+
+def _rows(label: str, rows: Any) -> Any:
+    if isinstance(rows, jax.Array):
+        return rows
+    return jnp.asarray(check_indices(label, rows), jnp.int32)

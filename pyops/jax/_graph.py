@@ -1,0 +1,54 @@
+"""Graphs whose indices JAX can see, as arguments of compiled functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import graph as _graph
+
+
+@jax.tree_util.register_pytree_node_class
+class Graph:
+    """A `pyops.Graph` that is a pytree: functions under `jax.jit` may take it as an argument.
+
+    Graphs of equal sizes share what was compiled. A `pyops.Graph` serves as well where it is not
+    an argument; it is then a constant of what is compiled.
+
+    Parameters
+    ----------
+    src, dst, num_src, num_dst
+        As for `pyops.Graph`, which checks them; or one `pyops.Graph`.
+    """
+
+    def __init__(self, src: Any, dst: Any = None, *sizes: Any, **named: Any) -> None:
+        whole = isinstance(src, _graph.Graph) and dst is None and not sizes and not named
+        graph = src if whole else _graph.Graph(np.asarray(src), np.asarray(dst), *sizes, **named)
+        self.indices: tuple[Any, ...] = tuple(jax.numpy.asarray(a) for a in arrays_of(graph))
+        self.sizes: tuple[int, ...] = sizes_of(graph)
+
+    def __repr__(self) -> str:
+        num_src, num_dst, num_edges = self.sizes
+        return f"Graph(num_src={num_src}, num_dst={num_dst}, num_edges={num_edges})"
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+        return self.indices, self.sizes
+
+    @classmethod
+    def tree_unflatten(cls, sizes: tuple[int, ...], indices: tuple[Any, ...]) -> Graph:
+        graph = object.__new__(cls)
+        graph.indices, graph.sizes = indices, sizes
+        return graph
+
+
+def arrays_of(graph: _graph.Graph) -> tuple[Any, ...]:
+    """src, dst and, where entries share rows, edge ids, which is what tells a graph."""
+    if graph._ids is None:
+        return graph._src, graph._dst
+    return graph._src, graph._dst, np.asarray(graph._ids, np.int32)
+
+
+def sizes_of(graph: _graph.Graph) -> tuple[int, ...]:
+    return graph.num_src, graph.num_dst, graph.num_edges

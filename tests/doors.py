@@ -1,0 +1,23 @@
+"""Small cases for the doors to frameworks: what they take, and a scalar to differentiate twice."""
+
+import numpy as np
+
+from pyops._operator import OPERATORS
+
+from .cases import OPERATORS as ROOMS
+from .cases import representative
+
+FEW = ["gno_conv", "kernel_conv", "gat", "aggregate", "ono_encode", "elem_scale"]
+FEW += ["tanh", "power", "sum", "max"]
+"""Operators with and without a graph, options, absent inputs, broadcasting."""
+
+
+def arguments(name, seed=0):
+    """A graph or None, the arrays and the options of a case."""
+    op = OPERATORS[name]
+    if name in ROOMS:
+        problem = representative(name).problem(seed=seed)
+        return problem.graph, [*problem.inputs], dict(problem.options)
+    rng = np.random.default_rng(seed)
+    shapes = [(3, 4), (4,)][: len(op.signature.inputs)]
+    return None, [rng.uniform(0.2, 0.8, shape) for shape in shapes], {}

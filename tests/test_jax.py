@@ -1,0 +1,249 @@
+"""The door for JAX, over the operator table: derivatives, transformations, compilation."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+jax.config.update("jax_enable_x64", True)
+
+import jax.numpy as jnp  # noqa: E402
+from jax.test_util import check_grads  # noqa: E402
+
+import pyops  # noqa: E402
+import pyops.jax as pj  # noqa: E402
+from pyops.jax._call import Call, text_of  # noqa: E402
+
+from .doors import FEW, OPERATORS, arguments  # noqa: E402
+
+
+class Example:
+    """An operator on JAX arrays."""
+
+    def __init__(self, name, seed=0):
+        self.name, self.op, self.door = name, OPERATORS[name], getattr(pj, name)
+        self.graph, self.arrays, self.options = arguments(name, seed)
+        self.places = [i for i, a in enumerate(self.arrays) if a is not None]
+        self.primals = tuple(jnp.asarray(self.arrays[i]) for i in self.places)
+
+    def spread(self, given):
+        """One array or None for each input."""
+        every = [None] * len(self.arrays)
+        for place, array in zip(self.places, given, strict=True):
+            every[place] = array
+        return every
+
+    def __call__(self, *given):
+        graph = [] if self.graph is None else [self.graph]
+        return self.door(*graph, *self.spread(given), **self.options)
+
+    def numpy(self, phase, *more, **keywords):
+        graph = [] if self.graph is None else [self.graph]
+        spread = [a for some in more for a in some]
+        return getattr(self.op, phase)(*graph, *self.arrays, *spread, **self.options, **keywords)
+
+    def energy(self, *given):
+        y = self(*given)
+        return (y * jnp.cos(jnp.arange(y.size, dtype=y.dtype).reshape(y.shape)) + y * y).sum()
+
+    def force_loss(self, *given):
+        return (jax.grad(self.energy, len(given) - 1)(*given) ** 2).sum()
+
+    @property
+    def everything(self):
+        return tuple(range(len(self.primals)))
+
+
+def assert_trees_close(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        scale = max(1, float(abs(np.asarray(b)).max(initial=0)))
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_same_as_numpy(name):
+    example = Example(name)
+    y, _ = example.numpy("forward")
+    np.testing.assert_array_equal(example(*example.primals), y)
+    np.testing.assert_array_equal(jax.jit(example)(*example.primals), y)
+    _, pull = jax.vjp(example, *example.primals)
+    gy = np.random.default_rng(1).standard_normal(y.shape)
+    gradients = [g for g in example.numpy("backward", [gy]) if g is not None]
+    assert_trees_close([*pull(jnp.asarray(gy))], gradients)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_derivatives(name):
+    """Gradients, and both second orders that cost one call, by differences along one direction."""
+    example = Example(name)
+    rng = np.random.default_rng(2)
+    along = tuple(1e-6 * jnp.asarray(rng.standard_normal(p.shape)) for p in example.primals)
+    there, here = (
+        tuple(p + sign * t for p, t in zip(example.primals, along, strict=True)) for sign in (1, -1)
+    )
+    gradient = jax.jit(jax.grad(example.energy, example.everything))
+    _, forward_over_reverse = jax.jvp(gradient, example.primals, along)
+    for exact, one, other in zip(
+        forward_over_reverse, gradient(*there), gradient(*here), strict=True
+    ):
+        scale = 1e-6 + abs(np.asarray(exact)).max(initial=0)
+        np.testing.assert_allclose(exact, (one - other) / 2, atol=2e-4 * scale)
+
+    def slope(*given):
+        return jax.jvp(example.energy, given, along)[1]
+
+    assert_trees_close(jax.grad(slope, example.everything)(*example.primals), forward_over_reverse)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_check_grads(name):
+    example = Example(name)
+    if sum(p.size for p in example.primals) > 2000:
+        pytest.skip("too large for differences")
+    check_grads(example, example.primals, order=2, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_transformations(name):
+    example = Example(name)
+    along = jax.jacfwd(example, example.everything)(*example.primals)
+    assert any(abs(np.asarray(part)).max() > 0 for part in along)
+    assert_trees_close(along, jax.jacrev(example, example.everything)(*example.primals))
+    first = jax.jit(jax.hessian(example.energy, example.everything))(*example.primals)
+    reverse = jax.jacrev(jax.jacrev(example.energy, example.everything), example.everything)
+    assert_trees_close(first, reverse(*example.primals))
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_vmap(name):
+    example = Example(name)
+    batch = [jnp.stack([p, 0.5 * p, 0.9 * p]) for p in example.primals]
+    mapped = jax.vmap(example)(*batch)
+    for number in range(3):
+        np.testing.assert_array_equal(mapped[number], example(*(b[number] for b in batch)))
+    only = jax.vmap(example, (0,) + (None,) * (len(batch) - 1))(batch[0], *example.primals[1:])
+    np.testing.assert_array_equal(only[0], example(*example.primals))
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_compiled(name):
+    example = Example(name)
+    gradient = jax.grad(example.force_loss, example.everything)
+    assert_trees_close(jax.jit(gradient)(*example.primals), gradient(*example.primals))
+
+
+def test_graphs_as_arguments():
+    """Graphs of equal sizes share what was compiled; each gives its own result."""
+    rng = np.random.default_rng(3)
+    traced = []
+
+    @jax.jit
+    def total(graph, x):
+        traced.append(graph)
+        return jax.grad(lambda x: (pj.aggregate(graph, x) ** 2).sum())(x)
+
+    x = jnp.asarray(rng.standard_normal((6, 3)))
+    for _ in range(40):
+        plain = pyops.Graph(rng.integers(0, 6, 20), rng.integers(0, 5, 20), 6, 5)
+        y = pyops.aggregate(plain, np.asarray(x))
+        (expected,) = (
+            g for g in pyops.aggregate.backward(plain, np.asarray(x), 2 * y) if g is not None
+        )
+        np.testing.assert_allclose(total(pj.Graph(plain), x), expected, rtol=1e-12)
+    assert len(traced) == 1
+    assert repr(pj.Graph([0], [1], 2)) == "Graph(num_src=2, num_dst=2, num_edges=1)"
+
+
+def test_shared_edges():
+    graph = pyops.Graph.from_csc([0, 2, 4], [0, 1, 1, 0], 2, [0, 1, 0, 1], 2)
+    edge = jnp.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(
+        jax.jit(lambda g, e: pj.aggregate(g, None, e))(pj.Graph(graph), edge),
+        pyops.aggregate(graph, None, np.asarray(edge)),
+    )
+
+
+def test_float32():
+    x = jnp.linspace(0, 1, 5, dtype=jnp.float32)
+    assert pj.tanh(x).dtype == jnp.float32
+    np.testing.assert_array_equal(pj.tanh(x), pyops.tanh(np.asarray(x)))
+
+
+def test_empty():
+    graph = pyops.Graph([], [], 0, 3)
+    assert pj.aggregate(graph, jnp.zeros((0, 2))).shape == (3, 2)
+
+
+def test_threads():
+    """Calls from several threads at once, of compiled functions that take their time."""
+    example = Example("gno_conv")
+    function = jax.jit(jax.grad(example.energy, example.everything))
+    expected, found = function(*example.primals), []
+
+    def work():
+        for _ in range(20):
+            found.append(function(*example.primals))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 160
+    for some in found:
+        for one, other in zip(some, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "message"),
+    [
+        (lambda: pj.tanh([1.0]), TypeError, "x: expected a jax.Array, got list"),
+        (lambda: pj.tanh(jnp.zeros(3, int)), TypeError, "expected float32 or float64, got int"),
+        (lambda: pj.tanh(jnp.zeros(3, jnp.float16)), TypeError, "got float16"),
+        (
+            lambda: pj.add(jnp.zeros(3), jnp.zeros(3, jnp.float32)),
+            TypeError,
+            "expected float64 like .*, got float32",
+        ),
+        (lambda: pj.tanh(), TypeError, r"expected arguments \(x\), got 0"),
+        (lambda: pj.aggregate(3), TypeError, "graph: expected pyops.jax.Graph or pyops.Graph"),
+        (
+            lambda: pj.aggregate(pyops.Graph([0], [0]), jnp.zeros((2, 3))),
+            ValueError,
+            r"x: expected shape .*, got \(2, 3\)",
+        ),
+        (
+            lambda: pj.aggregate(pyops.Graph([0], [0]), jnp.zeros((1, 3)), reduce="median"),
+            ValueError,
+            "reduce: expected one of",
+        ),
+    ],
+)
+def test_refusals(wrong, kind, message):
+    with pytest.raises(kind, match=message):
+        wrong()
+
+
+def test_third_derivatives_are_refused():
+    third = jax.grad(jax.grad(jax.grad(lambda x: pj.exp(x).sum() ** 1)))
+    with pytest.raises(NotImplementedError, match="third derivatives"):
+        third(jnp.ones(()))
+
+
+def test_errors_of_a_run_are_told():
+    """What goes wrong only where a compiled program runs comes back with its message."""
+    call = Call("tanh", "forward", (), 0, (), (True,), (), ())
+    x = jnp.ones(3)
+    text = text_of(call, [x], [x]).replace("tanh", "no such")
+    run = jax.ffi.ffi_call("pyops", jax.ShapeDtypeStruct((3,), x.dtype))
+    with pytest.raises(Exception, match="no such"):
+        run(x, text=text).block_until_ready()
+
+
+def test_jax_is_not_imported_unless_asked_for():
+    code = "import sys, pyops; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
