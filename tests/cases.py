@@ -21,8 +21,10 @@ OPERATORS = {name: op for name, op in _operator.OPERATORS.items() if op.name == 
 SOFTMAX = {name for name in OPERATORS if name in ("gat", "gat_v2", "transformer_conv")}
 SOFTMAX |= OPERATORS.keys() & {"segment_softmax"}
 """Those whose weights are exponentials over a row."""
-PAIRED = [name for name, op in OPERATORS.items() if "num_spherical" in op.signature.options]
+PAIRED = [name for name, op in OPERATORS.items() if "exclude" in op.signature.options]
 """Those whose sources and destinations are the same nodes, with pairs of edges that meet there."""
+ANGULAR = [name for name in PAIRED if "vectors" in OPERATORS[name].signature.inputs]
+"""Those with angles between such edges."""
 KINKED = {"gat": gat.preactivations, "gat_v2": gat_v2.preactivations}
 WIDTHS = {
     "one": {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1}
@@ -215,9 +217,9 @@ def _cases():
             every = [*variants(op)]
             if not op.signature.has_graph and graph not in ("no edges", "random", "long rows"):
                 continue
-            if op.name in PAIRED and graph == "hubs":  # too many pairs to list
+            if op.name in ANGULAR and graph == "hubs":  # too many pairs to list
                 continue
-            if op.name in PAIRED and graph == "one self loop":  # of a pair with itself by chance
+            if op.name in ANGULAR and graph == "one self loop":  # of a pair with itself by chance
                 every = [case for case in variants(op) if "node" in dict(case.choices).values()]
             whole = graph in ("random", "shared edges")
             for number, case in enumerate(every):
