@@ -142,8 +142,8 @@ class Signature:
                 self.has_graph = True
             elif parameter.kind is parameter.KEYWORD_ONLY and _is_indexed(hints[name]):
                 length, condition, *more = _annotated(hints[name]).__metadata__
-                turned = more == ["turned"]
-                self.indexed[name] = Indexed(name, length, *condition.split("="), turned=turned)
+                option, choice = condition.split("=")
+                self.indexed[name] = Indexed(name, length, option, choice, more == ["turned"])
             elif parameter.kind is parameter.KEYWORD_ONLY:
                 self.options[name] = _option(name, hints[name], parameter.default)
             else:
