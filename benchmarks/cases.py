@@ -48,6 +48,12 @@ class Case:
                 f"aggregate, {self.reduce}: {self.degree} edges a node{hub}, F {self.width}, "
                 f"{self.dtype}"
             )
+        if self.operator in AGGREGATIONS:
+            bases = f", {self.hidden} bases" if self.operator == "hetero_basis" else ""
+            return (
+                f"{self.operator}: {self.degree} edges a node{hub}{bases}, F {self.width}, "
+                f"{self.dtype}"
+            )
         if self.heads:
             return (
                 f"{self.operator}: {self.degree} edges a node{hub}, {self.heads} heads of "
@@ -69,6 +75,7 @@ WITHOUT_GRAPH = (
     "lno_decode",
     "elem_scale",
 )
+AGGREGATIONS = ("degree_normalised", "hetero_basis", "edge_update", "edge_to_edge")
 ATTENTION = ("gat", "gat_v2", "segment_softmax")
 BASES = "radial_basis", "spherical_basis", "spherical_harmonics"
 CASES = (
@@ -97,6 +104,10 @@ CASES = (
         Case("aggregate", nodes=20_000, degree=25, width=256, reduce=reduce, phases=FIRST_ORDER)
         for reduce in ("sum", "mean")
     ),
+    Case("degree_normalised", nodes=20_000, degree=25, width=256, phases=FIRST_ORDER),
+    Case("hetero_basis", nodes=5000, degree=25, width=64, hidden=8, one_thread=True),
+    Case("edge_update", nodes=20_000, degree=8, width=64, one_thread=True),
+    Case("edge_to_edge", nodes=20_000, degree=4, width=256, one_thread=True),
     # Ten million edges, evenly and not; a million nodes.
     Case("gno_conv", nodes=312_500, hidden=16, width=16, phases=FIRST_ORDER, peers=ALONE),
     Case("gno_conv", nodes=312_500, hidden=16, width=16, hub=True, phases=FIRST_ORDER, peers=ALONE),
@@ -138,6 +149,10 @@ QUICK = (
     Case("integral_transform", nodes=250, kernel="diagonal", one_thread=True),
     *(Case(name, nodes=2000, degree=25, heads=8, width=32, one_thread=True) for name in ATTENTION),
     Case("aggregate", nodes=2000, degree=25, width=256, phases=FIRST_ORDER, one_thread=True),
+    *(
+        Case(name, nodes=1000, degree=8, width=32, hidden=4, one_thread=True)
+        for name in AGGREGATIONS
+    ),
     *(
         Case(name, nodes=256, degree=1, hidden=16, samples=32, one_thread=True)
         for name in WITHOUT_GRAPH

@@ -11,7 +11,10 @@ from .dimenet import dimenet_basis as dimenet_basis
 from .graph import Graph as Graph
 from .neighbours import radius_graph as radius_graph
 from .ops.aggregate import aggregate as aggregate
+from .ops.degree_normalised import degree_normalised as degree_normalised
 from .ops.dimenet_aggregate import dimenet_aggregate as dimenet_aggregate
+from .ops.edge_to_edge import edge_to_edge as edge_to_edge
+from .ops.edge_update import edge_update as edge_update
 from .ops.elem_scale import elem_scale as elem_scale
 from .ops.elementwise import abs as abs
 from .ops.elementwise import add as add
@@ -48,6 +51,7 @@ from .ops.gat_v2 import gat_v2 as gat_v2
 from .ops.gno_aggregate import gno_aggregate as gno_aggregate
 from .ops.gno_conv import gno_conv as gno_conv
 from .ops.gno_kernel import gno_kernel as gno_kernel
+from .ops.hetero_basis import hetero_basis as hetero_basis
 from .ops.kernel_conv import kernel_conv as kernel_conv
 from .ops.lno_decode import lno_decode as lno_decode
 from .ops.lno_encode import lno_encode as lno_encode

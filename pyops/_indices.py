@@ -83,6 +83,34 @@ def check_bounds(label: str, indices: Indices, size: int, size_name: str) -> Non
         )
 
 
+def check_turned(
+    label: str, reverse: Indices, src: Indices, dst: Indices, ids: Indices | None
+) -> None:
+    """Whether every edge that has a reverse is the reverse of that, between the same nodes."""
+    edges = np.flatnonzero(reverse >= 0)
+    back = reverse[reverse[edges]]
+    wrong = back != edges
+    if wrong.any():
+        edge = edges[np.argmax(wrong)]
+        raise ValueError(
+            f"{label}: expected the reverse of an edge to have that edge as its reverse, got "
+            f"{reverse[edge]} for {edge} and {reverse[reverse[edge]]} for {reverse[edge]}"
+        )
+    if ids is None:
+        ids = np.arange(len(src))
+    entries = np.flatnonzero(reverse[ids] >= 0)
+    src, dst, ids = src[entries], dst[entries], ids[entries]
+    ends = [np.stack([ids, src, dst]), np.stack([reverse[ids], dst, src])]
+    here, turned = (pairs[:, np.lexsort(pairs[::-1])] for pairs in ends)
+    wrong = (here != turned).any(0)
+    if wrong.any():
+        edge = min(here[0, np.argmax(wrong)], turned[0, np.argmax(wrong)])
+        raise ValueError(
+            f"{label}: expected the reverse of an edge to run from its destination to its source, "
+            f"got {reverse[edge]} for {edge}, which does not"
+        )
+
+
 def frozen(array: Indices, dtype: type[np.integer[Any]]) -> Indices:
     """A contiguous copy that cannot be made writeable."""
     return np.frombuffer(np.ascontiguousarray(array, dtype).tobytes(), dtype)

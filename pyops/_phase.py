@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _kernels
 from ._arrays import Array, buffers_for, check_outputs, hand_over, plain
-from ._indices import Indices, check_bounds, check_indices
+from ._indices import Indices, check_bounds, check_indices, check_turned
 from ._plan import Kernel, Plan, Slot, make_plan, solved_shapes
 from ._signature import Shape, Signature
 from ._threads import get_num_threads
@@ -108,7 +108,10 @@ class Phase:
             get_num_threads(),
             accumulate,
             *(given[0]._indices(plan.indices) if plan.indices else ()),
-            *(self._rows(name, rows.get(name), length) for name, length in plan.indexed.items()),
+            *(
+                self._rows(name, rows.get(name), length, given[0])
+                for name, length in plan.indexed.items()
+            ),
             *inputs,
             *outputs,
         ]
@@ -116,7 +119,7 @@ class Phase:
             raise MemoryError(f"{self.caller}: not enough memory for the working arrays")
         return tuple(buffers) if out is None else hand_over(buffers, out)
 
-    def _rows(self, name: str, rows: Any, length: int | None) -> Indices:
+    def _rows(self, name: str, rows: Any, length: int | None, graph: Graph) -> Indices:
         """The row numbers of an option as the kernel takes them, counted from 1; 0 for no row."""
         option = self.signature.indexed[name]
         label = f"{self.caller}: {name}"
@@ -135,6 +138,8 @@ class Phase:
         if len(rows) != length:
             raise ValueError(f"{label}: expected {option.length}={length} numbers, got {len(rows)}")
         check_bounds(label, rows + 1, length + 1, f"{option.length} + 1, counted from -1")
+        if option.turned:
+            check_turned(label, rows, graph.src, graph.dst, graph._ids)
         counted: Indices = rows.astype(np.int64) + 1
         return counted
 

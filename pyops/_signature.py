@@ -89,6 +89,8 @@ class Indexed:
     length: str
     option: str
     choice: str
+    turned: bool = False
+    """Whether the row of an edge has to be that of its reverse."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +112,13 @@ class Signature:
     Arrays are ``Annotated[Array, "axis, axis"]``, options that are sizes ``int`` (or, with bounds,
     ``Annotated[int, Between(...)]``), numbers ``float``, flags ``bool``, options with choices
     ``Literal``, and ``Annotated[Indices, length, "option=choice"]`` row numbers for one choice of
-    an option. ``"axis, axis | axis*axis"`` is an array that comes in one form or another. `where`
-    gives, for a choice, the sizes that follow from it, likewise for "flag" and "no flag", and for
-    "no input" where that is absent; `at_most`, for a size, another one that it may not exceed;
-    `by_sample` the shapes of gradients that are also had sample by sample; `also` names under which
-    the gradients are known in Fortran besides; `attention` the shape of weights that the call
-    returns where asked; `one_of` the optional inputs of which one has to be given.
+    an option, with "turned" after these if they pair edges with their reverses. ``"axis, axis |
+    axis*axis"`` is an array that comes in one form or another. `where` gives, for a choice, the
+    sizes that follow from it, likewise for "flag" and "no flag", and for "no input" where that is
+    absent; `at_most`, for a size, another one that it may not exceed; `by_sample` the shapes of
+    gradients that are also had sample by sample; `also` names under which the gradients are known
+    in Fortran besides; `attention` the shape of weights that the call returns where asked; `one_of`
+    the optional inputs of which one has to be given.
     """
 
     def __init__(
@@ -138,8 +141,9 @@ class Signature:
             if hints[name] is Graph:
                 self.has_graph = True
             elif parameter.kind is parameter.KEYWORD_ONLY and _is_indexed(hints[name]):
-                length, condition = _annotated(hints[name]).__metadata__
-                self.indexed[name] = Indexed(name, length, *condition.split("="))
+                length, condition, *more = _annotated(hints[name]).__metadata__
+                option, choice = condition.split("=")
+                self.indexed[name] = Indexed(name, length, option, choice, more == ["turned"])
             elif parameter.kind is parameter.KEYWORD_ONLY:
                 self.options[name] = _option(name, hints[name], parameter.default)
             else:

@@ -259,6 +259,29 @@ class Graph:
                 graph._packed[f"{swap[side]}_{rest}"] = array
         return graph
 
+    def with_edge_ids(self, edge_ids: npt.ArrayLike, num_edges: int | None = None) -> Graph:
+        """The same entries, with other rows of edge arrays.
+
+        Parameters
+        ----------
+        edge_ids : array_like of int32 or int64, shape (num_entries,)
+            Row of the edge arrays that belongs to each entry, such as its type; ids may repeat.
+        num_edges : int, optional
+            Rows of the edge arrays; one more than the largest id if not given.
+        """
+        caller = "Graph.with_edge_ids"
+        ids = check_indices(f"{caller}: edge_ids", edge_ids)
+        if len(ids) != self.num_entries:
+            raise ValueError(
+                f"{caller}: edge_ids: expected length num_entries={self.num_entries}, "
+                f"got {len(ids)}"
+            )
+        asked = 1 + int(ids.max(initial=-1)) if num_edges is None else num_edges
+        rows = check_count(f"{caller}: num_edges", asked, MOST_EDGES)
+        graph = Graph.__new__(Graph)
+        graph._fill(caller, self._src, self._dst, ids, self._num_src, self._num_dst, rows)
+        return graph
+
     def _index(self, name: str) -> Indices:
         """An index array of the kernels, counted from 1 and made when first asked for.
 

@@ -11,7 +11,7 @@ import numpy as np
 from pyops import Graph, _operator
 from pyops._operator import Operator
 
-from .graphs import GRAPHS
+from .graphs import GRAPHS, reverses
 from .reference import gat, gat_v2
 from .reference.gno_kernel import preactivations
 
@@ -23,23 +23,26 @@ SOFTMAX |= OPERATORS.keys() & {"segment_softmax"}
 """Those whose weights are exponentials over a row."""
 PAIRED = [name for name, op in OPERATORS.items() if "exclude" in op.signature.options]
 """Those whose sources and destinations are the same nodes, with pairs of edges that meet there."""
+ANGULAR = [name for name in PAIRED if "vectors" in OPERATORS[name].signature.inputs]
+"""Those with angles between such edges."""
 KINKED = {"gat": gat.preactivations, "gat_v2": gat_v2.preactivations}
 WIDTHS = {
     "one": {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1}
     | {"points": 2, "modes": 1, "width": 1, "heads": 1, "edge_width": 1, "x_width": 1}
     | {"max_degree": 0, "num_spherical": 1, "num_radial": 1, "exponent": 1, "channels": 1}
-    | {"middle": 1},
+    | {"middle": 1, "src_width": 1, "dst_width": 1, "own_width": 1, "num_bases": 1},
     "small": {"dim": 2, "hidden": 5, "in_features": 3, "out_features": 4, "columns": 4}
     | {"points": 7, "modes": 3, "width": 5, "heads": 2, "edge_width": 3, "x_width": 5}
     | {"max_degree": 3, "num_spherical": 3, "num_radial": 2, "exponent": 5, "channels": 4}
-    | {"middle": 3},
+    | {"middle": 3, "src_width": 4, "dst_width": 2, "own_width": 2, "num_bases": 3},
     "wide": {"dim": 1, "hidden": 2, "in_features": 65, "out_features": 3, "columns": 3}
     | {"width": 33, "heads": 2, "edge_width": 1, "x_width": 64}
-    | {"num_spherical": 4, "num_radial": 2, "channels": 33, "middle": 1},
+    | {"num_spherical": 4, "num_radial": 2, "channels": 33, "middle": 1}
+    | {"src_width": 33, "dst_width": 32, "own_width": 1, "num_bases": 2},
     "odd": {"dim": 3, "hidden": 33, "in_features": 17, "out_features": 9, "columns": 9}
     | {"points": 41, "modes": 35, "width": 37, "heads": 3, "edge_width": 5, "x_width": 37}
     | {"max_degree": 9, "num_spherical": 8, "num_radial": 5, "exponent": 6, "channels": 19}
-    | {"middle": 17},
+    | {"middle": 17, "src_width": 19, "dst_width": 37, "own_width": 7, "num_bases": 9},
 }
 
 
@@ -125,13 +128,17 @@ class Case:
         for name in "num_src", "num_dst", "num_edges", "num_entries":
             sizes[name] = getattr(graph, name)
         sizes["num_samples"] = graph.num_edges
-        for name, size in op.signature.follows(dict(self.choices), self.absent).items():
-            sizes[name] = size.value(sizes)
+        follows = op.signature.follows(dict(self.choices), self.absent)
+        for name in sorted(follows, key=lambda name: len(follows[name].names)):
+            sizes[name] = follows[name].value(sizes)
         options = dict(self.choices)
         options |= {o.name: sizes[o.name] for o in op.signature.options.values() if o.is_size}
         for i in op.signature.indexed.values():
             if options[i.option] == i.choice:  # any rows, and none
                 rows = sizes[i.length]
+                if i.turned:
+                    options[i.name] = reverses(graph)
+                    continue
                 options[i.name] = rng.integers(-1, rows, rows) if rows else np.zeros(0, int)
 
         def draw(shape, draw=rng.standard_normal):
@@ -218,9 +225,9 @@ def _cases():
             every = [*variants(op)]
             if not op.signature.has_graph and graph not in ("no edges", "random", "long rows"):
                 continue
-            if op.name in PAIRED and graph == "hubs":  # too many pairs to list
+            if op.name in ANGULAR and graph == "hubs":  # too many pairs to list
                 continue
-            if op.name in PAIRED and graph == "one self loop":  # of a pair with itself by chance
+            if op.name in ANGULAR and graph == "one self loop":  # of a pair with itself by chance
                 every = [case for case in variants(op) if "node" in dict(case.choices).values()]
             whole = graph in ("random", "shared edges")
             for number, case in enumerate(every):

@@ -29,6 +29,26 @@ def undirected(ends, nodes, num_edges=None):
     return shared(both([a, b]), both([b, a]), both([ids, ids]), nodes, nodes, num_edges)
 
 
+def reverses(graph):
+    """The edge that runs the other way for each, as far as there are any; each is taken once."""
+    entries = [[] for _ in range(graph.num_edges)]
+    for id, src, dst in zip(graph.edge_ids, graph.src, graph.dst, strict=True):
+        entries[id].append((int(src), int(dst)))
+    waiting, reverse = {}, np.full(graph.num_edges, -1)
+    for id, ends in enumerate(entries):
+        here, turned = tuple(sorted(ends)), tuple(sorted((dst, src) for src, dst in ends))
+        if not ends:
+            continue
+        if here == turned:
+            reverse[id] = id
+        elif waiting.get(turned):
+            other = waiting[turned].pop()
+            reverse[id], reverse[other] = other, id
+        else:
+            waiting.setdefault(here, []).append(id)
+    return reverse
+
+
 def long_rows():
     """Rows and columns longer than the pieces that kernels take: 64 entries at once."""
     rng = np.random.default_rng(1)

@@ -19,9 +19,11 @@ def bounds(problem, phase, dtype):
     if sensitive or problem.op.name in SOFTMAX:
         return _sensitivities(problem, phase, np.finfo(dtype).eps)
     extreme = problem.options.get("reduce") in ("max", "min")  # of one term among all
-    bounding = _bounding(problem, reduce="sum") if extreme else _bounding(problem)
+    bounding = _bounding(problem, reduce="sum") if extreme else _bounding(problem, exclude="none")
     magnitudes = reference(_magnitudes(bounding), phase)
     counts = reference(_magnitudes(_bounding(problem, reduce="sum").map(np.ones_like)), phase)
+    if problem.op.name == "degree_normalised":  # which counts terms in the measure of their degrees
+        counts = [np.float64(problem.graph.num_entries)] * len(counts)
     unit = 8 * np.finfo(dtype).eps
     return [
         None if size is None else unit * np.sqrt(np.maximum(abs(count), 1)) * abs(size)

@@ -157,3 +157,40 @@ def test_gradient_of_a_force_loss(forces, rng):
     gradient = forces.value_and_grad(loss)(start)[1]
     difference = (loss(start + 1e-5 * along) - loss(start - 1e-5 * along)) / 2e-5
     assert gradient @ along == pytest.approx(difference, rel=1e-6)
+
+
+@pytest.fixture
+def power_grid(monkeypatch):
+    pytest.importorskip("pandapower")
+    monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
+    import power_grid
+
+    return power_grid
+
+
+def test_power_grid(power_grid, tmp_path):
+    """A little training beats the linear maps, on loads not seen."""
+    picture = tmp_path / "power_grid.png"
+    sizes = "--case=case118", "--scenarios=48", "--steps=60"
+    errors = power_grid.main([*sizes, f"--output={picture}"])
+    best = errors.pop("graph attention")
+    assert best < 0.9 * min(errors.values())
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_power_grid_gradient(power_grid, monkeypatch):
+    """The whole network in float64, against central differences in a random direction."""
+    monkeypatch.setattr(power_grid, "PRECISION", np.float64)
+    scenarios = power_grid.solve_scenarios("case57", power_grid.BATCH, seed=0)
+    features, rng = power_grid.Features(scenarios), np.random.default_rng(0)
+    start, unflatten = flatten(power_grid.draw_network(rng, 57))
+    start = start + 0.1 * rng.standard_normal(start.size)
+    direction = rng.standard_normal(start.size)
+
+    def loss(vector):
+        return power_grid.loss(unflatten(vector), features, scenarios)
+
+    step = 1e-6 * direction
+    difference = (loss(start + step) - loss(start - step)) / 2e-6
+    gradient, _ = flatten(power_grid.slope(unflatten(start), features, scenarios)[1])
+    assert gradient @ direction == pytest.approx(difference, rel=1e-5)

@@ -20,7 +20,9 @@ DELAYS = 0.4, 0.2, 0.1, 0.05, 0.02  # until the signal: neither before the kerne
 PROMISED = 0.5
 
 
-SHORT = "elem_scale", "segment_softmax"  # which are over too soon
+SHORT = {"elem_scale", "segment_softmax", "aggregate", "degree_normalised"}
+SHORT |= {"edge_update", "edge_to_edge"}
+"""Those that are over too soon."""
 LONG = [name for name in OPERATORS if name not in SHORT]
 
 
@@ -35,6 +37,10 @@ def heavy(name):
         ends = np.random.default_rng(0).integers(0, 100, (2, 4_000_000))
         graph = shared(*ends, np.zeros(len(ends[0]), int), 100, 100, 1)
         widths = {"in_features": 128, "out_features": 128}
+    elif name == "hetero_basis":
+        *ends, types = np.random.default_rng(0).integers(0, [[10_000], [10_000], [8]], (3, 300_000))
+        graph = shared(*ends, types, 10_000, 10_000, 8)
+        widths = {"num_bases": 64, "width": 128}
     elif name.startswith("lno"):
         graph = pyops.Graph(*np.zeros((2, 6000), int), 1)
         widths = {"points": 2500, "modes": 2500}

@@ -14,7 +14,7 @@ from .graphs import drawn
 ON_GRAPHS = [case for case in VARIANTS if OPERATORS[case.op].signature.has_graph]
 FEATURES = [name for name, op in OPERATORS.items() if "features" in op.signature.inputs]
 every_variant = pytest.mark.parametrize("case", ON_GRAPHS, ids=str)
-ROWS = "num_src", "num_dst", "num_edges"
+ROWS = "num_src", "num_dst", "num_edges", "num_entries"
 every_phase = pytest.mark.parametrize("phase", PHASES)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pyops import Graph
 
-from .cases import PAIRED, PHASES, SOFTMAX, VARIANTS
+from .cases import ANGULAR, PHASES, SOFTMAX, VARIANTS
 
 # What softmax lets through is for test_attention.py, and extremes for test_aggregations.py.
 EXTREMES = "max", "min"
@@ -50,7 +50,7 @@ def entries(problem, phase):
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("case", SMOOTH, ids=str)
 def test_nan(case, phase, graph):
-    if case.op in PAIRED and graph == "shared edges":  # an edge with itself makes no angle
+    if case.op in ANGULAR and graph == "shared edges":  # an edge with itself makes no angle
         ends = [0, 2, 2, 1, 1, 0, 0, 3, 0], [3, 0, 3, 2, 0, 3, 2, 1, 2]
         problem = case.problem(Graph(*ends), **WIDTHS)
     else:

@@ -10,7 +10,11 @@ from ..graph import Graph
 
 @functools.partial(
     Operator,
-    where={"no x": {"x_width": "0"}, "no edge": {"edge_width": "0"}},
+    where={
+        "no x": {"x_width": "0"},
+        "no edge": {"edge_width": "0"},
+        "no own": {"own_width": "0"},
+    },
     one_of=("x", "edge"),
 )
 def aggregate(
@@ -18,16 +22,18 @@ def aggregate(
     x: Annotated[Array, "num_src, x_width"] | None = None,
     edge: Annotated[Array, "num_edges, edge_width"] | None = None,
     weight: Annotated[Array, "num_edges"] | None = None,
+    own: Annotated[Array, "num_dst, own_width"] | None = None,
     *,
     reduce: Literal["sum", "mean", "max", "min"] = "sum",
-) -> Annotated[Array, "num_dst, x_width+edge_width"]:
+) -> Annotated[Array, "num_dst, x_width+edge_width+own_width"]:
     r"""Sum, mean, maximum or minimum of the messages into each destination.
 
-    .. math:: y_i = \operatorname{reduce}_{e = (j \to i)} w_e\, (x_j \mid f_e)
+    .. math:: y_i = \bigl(\operatorname{reduce}_{e = (j \to i)} w_e\, (x_j \mid f_e)
+              \bigm| z_i\bigr)
 
     A message holds the features of the source, those of the edge, or both side by side. Maxima and
     minima are taken column by column; their gradients go to the entry that attains them, the first
-    of equals. A destination without entries gets 0.
+    of equals. A destination without entries gets 0. The destination's own features may follow.
 
     Parameters
     ----------
@@ -38,12 +44,14 @@ def aggregate(
         Features f of the edges.
     weight : array, shape (num_edges,), optional
         Weights w of the edges.
+    own : array, shape (num_dst, own_width), optional
+        Features z of the destination nodes.
     reduce : {"sum", "mean", "max", "min"}
         How messages are put together; a mean is divided by their number.
 
     Returns
     -------
-    array, shape (num_dst, x_width + edge_width)
+    array, shape (num_dst, x_width + edge_width + own_width)
 
     References
     ----------

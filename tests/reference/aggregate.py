@@ -3,12 +3,14 @@ import numpy as np
 from .scores import total
 
 
-def forward(graph, x, edge, weight, *, reduce):
+def forward(graph, x, edge, weight, own, *, reduce):
     shares = _shares(graph, x, edge, weight, reduce)
-    return total(graph.dst, graph.num_dst, shares * _messages(graph, x, edge, weight))
+    y = total(graph.dst, graph.num_dst, shares * _messages(graph, x, edge, weight))
+    return y if own is None else np.concatenate([y, own], 1)
 
 
-def backward(graph, x, edge, weight, gy, *, reduce):
+def backward(graph, x, edge, weight, own, gy, *, reduce):
+    gy, gown = np.split(gy, [sum(a.shape[1] for a in (x, edge) if a is not None)], axis=1)
     by_message = _shares(graph, x, edge, weight, reduce) * gy[graph.dst]
     weights = 1 if weight is None else weight[graph.edge_ids][:, None]
     gx, gedge = np.split(weights * by_message, [0 if x is None else x.shape[1]], axis=1)
@@ -17,6 +19,7 @@ def backward(graph, x, edge, weight, gy, *, reduce):
         None if x is None else total(graph.src, graph.num_src, gx),
         None if edge is None else total(graph.edge_ids, graph.num_edges, gedge),
         None if weight is None else total(graph.edge_ids, graph.num_edges, by_weight),
+        None if own is None else gown,
     )
 
 

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+from .._arrays import Array
+from .._operator import Operator
+from ..graph import Graph
+
+
+@Operator
+def degree_normalised(
+    graph: Graph,
+    x: Annotated[Array, "num_src, width"],
+    weight: Annotated[Array, "num_edges"] | None = None,
+) -> Annotated[Array, "num_dst, width"]:
+    r"""Sum of the neighbours' features, normalised by the degrees of both ends.
+
+    .. math:: y_i = \sum_{e = (j \to i)} \frac{w_e}{\sqrt{|in(i)|\, |out(j)|}}\, x_j
+
+    The propagation of graph convolutional networks. Degrees count entries, whatever their weights;
+    self loops are those of the graph. A destination without entries gets 0.
+
+    Parameters
+    ----------
+    graph : Graph
+    x : array, shape (num_src, width)
+        Features of the source nodes.
+    weight : array, shape (num_edges,), optional
+        Weights w of the edges.
+
+    Returns
+    -------
+    array, shape (num_dst, width)
+
+    References
+    ----------
+    Kipf and Welling, Semi-supervised classification with graph convolutional networks,
+    arXiv:1609.02907.
+    """

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Literal
+
+from .._arrays import Array
+from .._operator import Operator
+from ..graph import Graph
+
+
+@functools.partial(
+    Operator,
+    where={
+        "concat": {"out_width": "edge_width+src_width+dst_width"},
+        "sum": {"dst_width": "src_width", "edge_width": "src_width", "out_width": "src_width"},
+        "no x_dst": {"dst_width": "0"},
+        "no edge": {"edge_width": "0"},
+    },
+)
+def edge_update(
+    graph: Graph,
+    x_src: Annotated[Array, "num_src, src_width"],
+    x_dst: Annotated[Array, "num_dst, dst_width"] | None = None,
+    edge: Annotated[Array, "num_edges, edge_width"] | None = None,
+    *,
+    mode: Literal["concat", "sum"] = "concat",
+) -> Annotated[Array, "num_entries, out_width"]:
+    r"""Features of every entry from those of its edge, its source and its destination.
+
+    .. math:: y_e = (f_e \mid x_j \mid z_i) \quad\text{or}\quad y_e = f_e + x_j + z_i,
+              \qquad e = (j \to i)
+
+    Parameters
+    ----------
+    graph : Graph
+    x_src : array, shape (num_src, src_width)
+        Features x of the source nodes.
+    x_dst : array, shape (num_dst, dst_width), optional
+        Features z of the destination nodes.
+    edge : array, shape (num_edges, edge_width), optional
+        Features f of the edges.
+    mode : {"concat", "sum"}
+        Side by side, or added; then all widths are the same.
+
+    Returns
+    -------
+    array, shape (num_entries, edge_width + src_width + dst_width) or (num_entries, src_width)
+        In the order of the graph's entries, which is that of the edges unless some share a row.
+
+    References
+    ----------
+    Battaglia et al., Relational inductive biases, deep learning, and graph networks,
+    arXiv:1806.01261; the edge updates of NVIDIA's pylibcugraphops.
+    """
