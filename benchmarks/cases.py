@@ -76,7 +76,7 @@ WITHOUT_GRAPH = (
     "elem_scale",
 )
 AGGREGATIONS = ("degree_normalised", "hetero_basis", "edge_update", "edge_to_edge")
-ATTENTION = ("gat", "gat_v2", "segment_softmax")
+ATTENTION = ("gat", "gat_v2", "segment_softmax", "transformer_conv")
 BASES = "radial_basis", "spherical_basis", "spherical_harmonics"
 CASES = (
     # 24 edges a node as in molecules, 44 as in crystals, with seven degrees.
@@ -99,7 +99,10 @@ CASES = (
     *(Case(name, nodes=1024, degree=1, samples=128, one_thread=True) for name in WITHOUT_GRAPH),
     Case("gat", nodes=20_000, degree=25, heads=8, width=32, plotted=True),
     Case("segment_softmax", nodes=20_000, degree=25, heads=8, one_thread=True),
-    Case("gat_v2", nodes=5000, degree=25, heads=8, width=32, one_thread=True),
+    *(
+        Case(name, nodes=5000, degree=25, heads=8, width=32, one_thread=True)
+        for name in ("gat_v2", "transformer_conv")
+    ),
     *(
         Case("aggregate", nodes=20_000, degree=25, width=256, reduce=reduce, phases=FIRST_ORDER)
         for reduce in ("sum", "mean")

@@ -62,5 +62,6 @@ from .ops.radial_basis import radial_basis as radial_basis
 from .ops.segment_softmax import segment_softmax as segment_softmax
 from .ops.spherical_basis import spherical_basis as spherical_basis
 from .ops.spherical_harmonics import spherical_harmonics as spherical_harmonics
+from .ops.transformer_conv import transformer_conv as transformer_conv
 
 __version__ = _version("pyops")

@@ -9,10 +9,15 @@ from .cases import OPERATORS, PHASES, SOFTMAX, representative, variants
 from .compare import assert_close, assert_same
 from .graphs import drawn
 from .reference import gat as reference_gat
+from .reference import gat_v2, transformer_conv
 
 WEIGHTED = sorted(SOFTMAX - {"segment_softmax"})
 every_softmax = pytest.mark.parametrize("name", sorted(SOFTMAX))
 every_weighted = pytest.mark.parametrize("name", WEIGHTED)
+every_weighted_variant = pytest.mark.parametrize(
+    "case", [case for name in WEIGHTED for case in variants(OPERATORS[name])], ids=str
+)
+REFERENCES = {"gat": reference_gat, "gat_v2": gat_v2, "transformer_conv": transformer_conv}
 
 
 @pytest.mark.parametrize("scale", [1e4, -1e4])
@@ -42,7 +47,7 @@ def test_extremes_of_one_row_leave_the_others(name, phase):
     graph, expected = problem.graph, problem.run(phase)
     per_row = [i for i, rows in enumerate(problem.result_rows(phase)) if rows == "num_dst"]
     for value in 1e30, np.inf, np.nan:
-        if "x_src" in problem.arrays:
+        if "logits" not in problem.arrays:
             names = [n for n in problem.names(phase) if problem.rows(n) == "num_src"]
             changed = {n: problem.arrays[n].copy() for n in names}
             for array in changed.values():
@@ -62,16 +67,15 @@ def test_sparsity_of_the_jacobian(name):
     graph, op = problem.graph, problem.op
     linked = np.zeros((graph.num_dst, graph.num_src), bool)
     linked[graph.dst, graph.src] = True
-    for i in op.signature.inputs.values():
-        rows = problem.rows(i.name)
-        if rows not in ("num_src", "num_dst"):
-            continue
+    for rows in "num_src", "num_dst":
+        names = [n for n in op.signature.inputs if problem.rows(n) == rows]
         reached = linked if rows == "num_src" else np.diag(linked.any(1))
         for node in range(getattr(graph, rows)):
-            tangent = np.zeros_like(problem.arrays[i.name])
-            tangent[node] = 1
+            tangents = {"h" + n: np.zeros_like(problem.arrays[n]) for n in names}
+            for tangent in tangents.values():
+                tangent[node] = 1
             none = {"h" + n: None for n in op.signature.inputs}
-            (dy,) = problem.having(**none).having(**{"h" + i.name: tangent}).run("jvp")
+            (dy,) = problem.having(**none).having(**tangents).run("jvp")
             moved = abs(dy).reshape(graph.num_dst, -1).max(1) > 0
             assert not (moved & ~reached[:, node]).any()
             if rows == "num_src":
@@ -118,12 +122,12 @@ def test_self_loops_and_duplicates_are_ordinary(name):
         assert_close(again.run(phase), problem.run(phase), 1e-14)
 
 
-@pytest.mark.parametrize("case", [*variants(OPERATORS["gat"])], ids=str)
+@every_weighted_variant
 def test_attention_that_is_returned(case):
     problem = case.problem()
     (y, alpha), arguments = problem.run("forward", return_attention=True), problem.inputs
     assert_same([y], problem.run("forward"))
-    expected = reference_gat.attention_of(problem.graph, *arguments, **problem.options)
+    expected = REFERENCES[case.op].attention_of(problem.graph, *arguments, **problem.options)
     assert_close([alpha], [expected], 1e-14)
 
 
@@ -146,7 +150,7 @@ def test_whether_attention_is_returned_is_checked():
 
 
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("case", [*variants(OPERATORS["gat"])], ids=str)
+@every_weighted_variant
 def test_heads_side_by_side(case, phase):
     """[n, heads * width] in, gradients likewise, and the same numbers."""
     problem = case.problem()

@@ -24,6 +24,7 @@ EDGE_ARRAYS = {
     "aggregate": ("edge", {"edge_width": WIDTH}),
     "gat_v2": ("mask", {"heads": WIDTH, "width": 1}),
     "segment_softmax": ("logits", {"heads": WIDTH}),
+    "transformer_conv": ("mask", {"heads": WIDTH, "width": 1}),
 }
 CHOICES = {
     "gno_aggregate": (),
@@ -32,9 +33,11 @@ CHOICES = {
     "gat": (("concat", True), ("activation", "tanh")),
     "aggregate": (("reduce", "sum"),),
     "segment_softmax": (),
+    "transformer_conv": (("concat", True),),
 }
 ABSENT = {"kernel_conv": ("edge_weight",), "gat": ("edge_features",)}
 CHOICES["gat_v2"], ABSENT["gat_v2"] = CHOICES["gat"], ABSENT["gat"]
+ABSENT["transformer_conv"] = ABSENT["gat"]
 ABSENT["aggregate"] = ("weight",)
 
 

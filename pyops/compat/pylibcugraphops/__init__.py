@@ -3,6 +3,10 @@
 from enum import Enum
 
 from . import dimenet as dimenet
+from . import operators as operators
+from ._csc import bipartite_csc_int32 as bipartite_csc_int32
+from ._csc import bipartite_csc_int64 as bipartite_csc_int64
+from ._csc import make_bipartite_csc as make_bipartite_csc
 
 
 class MMAOp(Enum):

@@ -1,0 +1,273 @@
+"""Attention: multi-head calls with outputs of the caller.
+
+Rows have the heads side by side, ``dim_node = num_heads * width``. ``softmax_scores`` takes the
+scores before and after the softmax, [2, num_heads, n_indices], ``activation_scores`` the activated
+sums of both ends, [n_indices, dim_node]. Backward calls make both again and only check the shapes
+of what forward left, of the scratch and of the workspace; all of these may be None, as may
+gradients that are not needed. ``stream_id`` is accepted and means nothing here. Results are the
+same to the last bit in every run, with and without workspace.
+
+Of ``mha_simple`` only the PyTorch wrapper is documented: the arguments have its names and stand in
+the order of the other calls.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...._arrays import Array, check_array, check_number, check_output, check_size
+from ...._operator import Operator
+from ....ops.gat import gat
+from ....ops.gat_v2 import gat_v2
+from ....ops.transformer_conv import transformer_conv
+from .._csc import BipartiteCsc
+from ._scores import ACTIVATIONS, logits_of
+
+INPUTS = {
+    "x_src": "src_node_embedding",
+    "x_dst": "dst_node_embedding",
+    "attention": "attention_weights",
+    "edge_features": "edge_embedding",
+    "query": "query_embedding",
+    "key": "key_embedding",
+    "value": "value_embedding",
+}
+"""The names of the inputs of the operators in these calls."""
+
+
+@dataclass(frozen=True)
+class mha_params:  # noqa: N801
+    """What the calls of one layer share.
+
+    Parameters
+    ----------
+    num_heads : int
+    concat_heads : bool
+        Whether the heads of the output stand side by side; else their mean is taken.
+    activation : {"LeakyReLU", "Identity", "ReLU", "Sigmoid", "Tanh", "ELU"}
+        Of `mha_gat` and `mha_gat_v2`.
+    negative_slope : float
+        Slope of LeakyReLU below 0.
+    norm_by_dim : bool
+        Whether `mha_simple` divides the scores by the root of the width.
+    """
+
+    num_heads: int = 1
+    concat_heads: bool = True
+    activation: str = "LeakyReLU"
+    negative_slope: float = 0.2
+    norm_by_dim: bool = True
+
+    def __post_init__(self) -> None:
+        check_size("mha_params: num_heads", self.num_heads)
+        check_number("mha_params: negative_slope", self.negative_slope)
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(
+                f"mha_params: activation: expected one of {', '.join(ACTIVATIONS)}, "
+                f"got {self.activation!r}"
+            )
+        for name in "concat_heads", "norm_by_dim":
+            value = getattr(self, name)
+            if not isinstance(value, (bool, np.bool_)):
+                raise TypeError(f"mha_params: {name}: expected True or False, got {value!r}")
+
+
+class Call:
+    """A forward or backward call of an operator, told by the names of its arguments."""
+
+    def __init__(self, name: str, op: Operator, summary: str, arguments: str) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = f"{summary} See `pyops.{op.name}`."
+        self.op = op
+        words = arguments.split()
+        self.inputs = {n: INPUTS[n] for n in op.signature.inputs if INPUTS.get(n) in words}
+        defaults = {"grad_attention_weights_workspace": None, "stream_id": 0}
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        self.__signature__ = inspect.Signature(
+            [
+                inspect.Parameter(n, kind, default=defaults.get(n, inspect.Parameter.empty))
+                for n in [*words, "stream_id"]
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.__name__}{self.__signature__}"
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> None:
+        try:
+            bound = self.__signature__.bind(*arguments, **keywords)
+        except TypeError as error:
+            raise TypeError(f"{self.__name__}: {error}") from None
+        bound.apply_defaults()
+        given = bound.arguments
+        check_size(f"{self.__name__}: stream_id", given["stream_id"], 0, 2**63 - 1)
+        for name, kind in {"graph": BipartiteCsc, "params": mha_params}.items():
+            if not isinstance(given[name], kind):
+                wanted = "a graph of make_bipartite_csc" if name == "graph" else "mha_params"
+                raise TypeError(
+                    f"{self.__name__}: {name}: expected {wanted}, got {type(given[name]).__name__}"
+                )
+        self._check(given)
+        if "output_embedding" in given:
+            self._forward(given)
+        else:
+            self._backward(given)
+
+    def _check(self, given: dict[str, Any]) -> None:
+        """All arrays against the shapes that graph, parameters and first embedding give them."""
+        graph, heads = given["graph"], given["params"].num_heads
+        name = next(iter(self.inputs.values()))
+        label = f"{self.__name__}: {name}"
+        first = check_array(label, given[name])
+        dim = first.shape[1] if first.ndim == 2 else 0
+        if not dim or dim % heads:
+            raise ValueError(
+                f"{label}: expected shape (rows, dim_node), dim_node a multiple of "
+                f"num_heads={heads}, got {first.shape}"
+            )
+        out = dim if given["params"].concat_heads else dim // heads
+        blocks = dim if self.op is gat_v2 else 2 * dim
+        edge = given.get("edge_embedding")
+        if self.op is gat and edge is not None and getattr(edge, "ndim", 0) == 2:
+            blocks += edge.shape[1]
+        rows = graph.graph.num_edges
+        shapes: dict[str, tuple[int, ...]] = {
+            "attention_weights": (blocks,),
+            "edge_embedding": (rows, dim),
+            "output_embedding": (graph.n_dst_nodes, out),
+            "softmax_scores": (2, heads, graph.n_indices),
+            "activation_scores": (graph.n_indices, dim),
+            "attention_weights_workspace": (graph.n_dst_nodes, blocks),
+        }
+        for name in ("src_node", "key", "value"):
+            shapes[f"{name}_embedding"] = graph.n_src_nodes, dim
+        for name in ("dst_node", "query"):
+            shapes[f"{name}_embedding"] = graph.n_dst_nodes, dim
+        if self.op is gat and edge is not None:
+            shapes["edge_embedding"] = rows, max(1, blocks - 2 * dim)
+        read = {*self.inputs.values(), "grad_output_embedding"}
+        for name, array in given.items():
+            shape = shapes.get(name.removeprefix("grad_"))
+            if shape is None or (array is None and name not in read | {"output_embedding"}):
+                continue
+            if name not in read:
+                check_output(f"{self.__name__}: {name}", array, shape, first.dtype)
+            elif check_array(f"{self.__name__}: {name}", array).shape != shape:
+                raise ValueError(
+                    f"{self.__name__}: {name}: expected shape {shape}, got {array.shape}"
+                )
+
+    def _prepared(self, given: dict[str, Any]) -> tuple[list[Array | None], dict[str, Any], float]:
+        """Inputs and options of the operator, and what the queries are multiplied by."""
+        params = given["params"]
+        inputs = [given.get(self.inputs.get(name, "")) for name in self.op.signature.inputs]
+        options = {"heads": params.num_heads, "concat": bool(params.concat_heads)}
+        if self.op is not transformer_conv:
+            options["activation"] = ACTIVATIONS[params.activation][0]
+            options["negative_slope"] = float(params.negative_slope)
+            return inputs, options, 1.0
+        factor = 1.0
+        if not params.norm_by_dim and inputs[0] is not None:
+            factor = float(np.sqrt(inputs[0].shape[1] // params.num_heads))
+            inputs[0] = inputs[0] * inputs[0].dtype.type(factor)
+        return inputs, options, factor
+
+    def _forward(self, given: dict[str, Any]) -> None:
+        inputs, options, _ = self._prepared(given)
+        graph, scores = given["graph"].graph, given["softmax_scores"]
+        result = self.op(
+            graph,
+            *inputs,
+            out=given["output_embedding"],
+            return_attention=scores is not None,
+            **options,
+        )
+        sums = given.get("activation_scores")
+        if scores is None and sums is None:
+            return
+        logits = logits_of(self.op, graph, inputs, given["params"], sums)
+        if scores is not None:
+            scores[0], scores[1] = logits.T, result[1].T
+
+    def _backward(self, given: dict[str, Any]) -> None:
+        inputs, options, factor = self._prepared(given)
+        names = list(self.op.signature.inputs)
+        out = [given.get("grad_" + self.inputs.get(name, "")) for name in names]
+        wanted = [name for name, array in zip(names, out, strict=True) if array is not None]
+        self.op.backward(
+            given["graph"].graph,
+            *inputs,
+            given["grad_output_embedding"],
+            wanted=wanted,
+            out=out,
+            **options,
+        )
+        if factor != 1 and out[0] is not None:
+            out[0] *= out[0].dtype.type(factor)
+
+
+_FORWARD, _BACKWARD = "The value.", "The gradients that are not None."
+_ENDS = "src_node_embedding dst_node_embedding"
+_GRADS = "grad_src_node_embedding grad_dst_node_embedding"
+_WORK = "grad_softmax_scores grad_output_embedding"
+_LAST = "graph params grad_attention_weights_workspace"
+
+mha_gat_n2n_fwd = mha_gat_n2n_fwd_fp32_fp32 = Call(
+    "mha_gat_n2n_fwd", gat, _FORWARD,
+    f"output_embedding softmax_scores {_ENDS} attention_weights graph params",
+)  # fmt: skip
+mha_gat_n2n_efeat_fwd = mha_gat_n2n_efeat_fwd_fp32_fp32 = Call(
+    "mha_gat_n2n_efeat_fwd", gat, _FORWARD,
+    f"output_embedding softmax_scores {_ENDS} edge_embedding attention_weights graph params",
+)  # fmt: skip
+mha_gat_n2n_bwd = mha_gat_n2n_bwd_fp32_fp32_fp32_fp32 = Call(
+    "mha_gat_n2n_bwd", gat, _BACKWARD,
+    f"{_GRADS} grad_attention_weights {_WORK} {_ENDS} attention_weights softmax_scores {_LAST}",
+)  # fmt: skip
+mha_gat_n2n_efeat_bwd = mha_gat_n2n_efeat_bwd_fp32_fp32_fp32_fp32 = Call(
+    "mha_gat_n2n_efeat_bwd", gat, _BACKWARD,
+    f"{_GRADS} grad_edge_embedding grad_attention_weights {_WORK} {_ENDS} edge_embedding "
+    f"attention_weights softmax_scores {_LAST}",
+)  # fmt: skip
+mha_gat_v2_n2n_fwd = Call(
+    "mha_gat_v2_n2n_fwd", gat_v2, _FORWARD,
+    f"output_embedding softmax_scores activation_scores {_ENDS} attention_weights graph params",
+)  # fmt: skip
+mha_gat_v2_n2n_efeat_fwd = Call(
+    "mha_gat_v2_n2n_efeat_fwd", gat_v2, _FORWARD,
+    f"output_embedding softmax_scores activation_scores {_ENDS} edge_embedding attention_weights "
+    "graph params",
+)  # fmt: skip
+mha_gat_v2_n2n_bwd = Call(
+    "mha_gat_v2_n2n_bwd", gat_v2, _BACKWARD,
+    f"{_GRADS} grad_attention_weights {_WORK} {_ENDS} attention_weights softmax_scores "
+    f"activation_scores {_LAST}",
+)  # fmt: skip
+mha_gat_v2_n2n_efeat_bwd = Call(
+    "mha_gat_v2_n2n_efeat_bwd", gat_v2, _BACKWARD,
+    f"{_GRADS} grad_edge_embedding grad_attention_weights {_WORK} {_ENDS} edge_embedding "
+    f"attention_weights softmax_scores activation_scores {_LAST}",
+)  # fmt: skip
+_THREE = "key_embedding query_embedding value_embedding"
+_GRAD_THREE = "grad_key_embedding grad_query_embedding grad_value_embedding"
+mha_simple_n2n_fwd = Call(
+    "mha_simple_n2n_fwd", transformer_conv, _FORWARD,
+    f"output_embedding softmax_scores {_THREE} graph params",
+)  # fmt: skip
+mha_simple_n2n_efeat_fwd = Call(
+    "mha_simple_n2n_efeat_fwd", transformer_conv, _FORWARD,
+    f"output_embedding softmax_scores {_THREE} edge_embedding graph params",
+)  # fmt: skip
+mha_simple_n2n_bwd = Call(
+    "mha_simple_n2n_bwd", transformer_conv, _BACKWARD,
+    f"{_GRAD_THREE} {_WORK} {_THREE} softmax_scores graph params",
+)  # fmt: skip
+mha_simple_n2n_efeat_bwd = Call(
+    "mha_simple_n2n_efeat_bwd", transformer_conv, _BACKWARD,
+    f"{_GRAD_THREE} grad_edge_embedding {_WORK} {_THREE} edge_embedding softmax_scores graph "
+    "params",
+)  # fmt: skip

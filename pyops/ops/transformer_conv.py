@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import functools
+from typing import Annotated
+
+from .._arrays import Array
+from .._operator import Operator
+from ..graph import Graph
+
+
+@functools.partial(
+    Operator,
+    where={
+        "concat": {"out_width": "heads*width"},
+        "no concat": {"out_width": "width"},
+    },
+    attention="num_entries, heads",
+)
+def transformer_conv(
+    graph: Graph,
+    query: Annotated[Array, "num_dst, heads, width | num_dst, heads*width"],
+    key: Annotated[Array, "num_src, heads, width | num_src, heads*width"],
+    value: Annotated[Array, "num_src, heads, width | num_src, heads*width"],
+    edge_features: Annotated[Array, "num_edges, heads, width | num_edges, heads*width"]
+    | None = None,
+    mask: Annotated[Array, "num_edges, heads"] | None = None,
+    *,
+    heads: int,
+    concat: bool = True,
+) -> Annotated[Array, "num_dst, out_width"]:
+    r"""Dot-product attention over the neighbours, with several heads.
+
+    .. math::
+
+        o_i = \sum_{e = (j \to i)} \mu_e \alpha_e (v_j + f_e), \qquad
+        \alpha = \operatorname{softmax}_{e \to i}
+        \frac{\langle q_i, k_j + f_e \rangle}{\sqrt{\text{width}}}
+
+    for each head by itself. The softmax is shifted by the largest score of each destination; one
+    without entries gets 0. There are no self loops or biases but those of the caller.
+
+    Parameters
+    ----------
+    graph : Graph
+    query : array, shape (num_dst, heads, width) or (num_dst, heads * width)
+        Queries q of the destination nodes.
+    key : array, shape (num_src, heads, width) or (num_src, heads * width)
+        Keys k of the source nodes.
+    value : array, shape (num_src, heads, width) or (num_src, heads * width)
+        Values v of the source nodes.
+    edge_features : array, shape (num_edges, heads, width), optional
+        Features f of the edges, added to keys and values; or (num_edges, heads * width).
+    mask : array, shape (num_edges, heads), optional
+        Factors mu of alpha, of dropout for example.
+    heads : int
+        Number of heads.
+    concat : bool
+        True if heads stand side by side, out_width = heads * width; False if their mean is taken.
+
+    Returns
+    -------
+    array, shape (num_dst, out_width)
+        ``transformer_conv(..., return_attention=True)`` returns a pair: this, and alpha before the
+        mask, (num_entries, heads) in the order of the graph's entries.
+
+    References
+    ----------
+    Shi et al., Masked label prediction: unified message passing model for semi-supervised
+    classification, arXiv:2009.03509.
+    """
