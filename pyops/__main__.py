@@ -30,7 +30,14 @@ _SIZES = {
 _SIZES |= {"out_features": 3, "hidden": 6, "dim": 2, "num_samples": 5, "points": 9, "modes": 4}
 _SIZES |= {"width": 6, "heads": 2, "edge_width": 2, "out_width": 12, "x_width": 4}
 _SIZES |= {"width": 6, "max_degree": 4, "num_spherical": 4, "num_radial": 3, "exponent": 5}
-_SIZES |= {"channels": 5, "middle": 3}
+_SIZES |= {
+    "channels": 5,
+    "middle": 3,
+    "num_bases": 2,
+    "src_width": 3,
+    "dst_width": 5,
+    "own_width": 2,
+}
 
 
 def main() -> int:
