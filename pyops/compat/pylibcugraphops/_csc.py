@@ -1,0 +1,85 @@
+"""The graphs of pylibcugraphops: the sources of each destination, one destination after another."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..._indices import check_indices
+from ...graph import Graph
+
+Integers = npt.ArrayLike
+
+
+class BipartiteCsc:
+    """A bipartite graph as `make_bipartite_csc` makes it of int32 or int64 arrays."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @property
+    def n_src_nodes(self) -> int:
+        """Number of source nodes."""
+        return self.graph.num_src
+
+    @property
+    def n_dst_nodes(self) -> int:
+        """Number of destination nodes."""
+        return self.graph.num_dst
+
+    @property
+    def n_indices(self) -> int:
+        """Number of entries."""
+        return self.graph.num_entries
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(n_src_nodes={self.n_src_nodes}, "
+            f"n_dst_nodes={self.n_dst_nodes}, n_indices={self.n_indices})"
+        )
+
+
+class bipartite_csc_int32(BipartiteCsc):  # noqa: N801
+    """A bipartite graph of int32 arrays."""
+
+
+class bipartite_csc_int64(BipartiteCsc):  # noqa: N801
+    """A bipartite graph of int64 arrays."""
+
+
+def make_bipartite_csc(
+    offsets: Integers, indices: Integers, n_src_nodes: int, map_csc_to_coo: Integers | None = None
+) -> BipartiteCsc:
+    """A bipartite graph.
+
+    Parameters
+    ----------
+    offsets : array_like of int32 or int64, shape (n_dst_nodes + 1,)
+        The entries into destination i are those from offsets[i] to offsets[i + 1] - 1.
+    indices : array_like of the same, shape (n_indices,)
+        Source node of each entry.
+    n_src_nodes : int
+        Number of source nodes.
+    map_csc_to_coo : array_like of the same, shape (n_indices,), optional
+        Row of the edge arrays of each entry; without it entry k has row k.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError, OverflowError
+        As for `pyops.Graph.from_csc`; TypeError also for arrays of different types.
+    """
+    caller = "make_bipartite_csc"
+    arrays = {"offsets": offsets, "indices": indices, "map_csc_to_coo": map_csc_to_coo}
+    checked = {n: check_indices(f"{caller}: {n}", a) for n, a in arrays.items() if a is not None}
+    kind = checked["offsets"].dtype
+    for name, array in checked.items():
+        if array.dtype != kind:
+            raise TypeError(f"{caller}: {name}: expected {kind} like offsets, got {array.dtype}")
+    ids = checked.get("map_csc_to_coo")
+    if ids is not None and len(ids) != len(checked["indices"]):
+        raise ValueError(
+            f"{caller}: map_csc_to_coo: expected length len(indices)={len(checked['indices'])}, "
+            f"got {len(ids)}"
+        )
+    graph = Graph.from_csc(checked["offsets"], checked["indices"], n_src_nodes, ids)
+    return (bipartite_csc_int32 if kind == np.int32 else bipartite_csc_int64)(graph)
