@@ -38,8 +38,8 @@ def heavy(name):
         graph = shared(*ends, np.zeros(len(ends[0]), int), 100, 100, 1)
         widths = {"in_features": 128, "out_features": 128}
     elif name == "hetero_basis":
-        *ends, types = np.random.default_rng(0).integers(0, [[10_000], [10_000], [8]], (3, 300_000))
-        graph = shared(*ends, types, 10_000, 10_000, 8)
+        *ends, types = np.random.default_rng(0).integers(0, [[2000], [2000], [8]], (3, 300_000))
+        graph = shared(*ends, types, 2000, 2000, 8)
         widths = {"num_bases": 64, "width": 128}
     elif name.startswith("lno"):
         graph = pyops.Graph(*np.zeros((2, 6000), int), 1)

@@ -35,6 +35,10 @@ SIZES = {
     "exponent": 4,
     "channels": 3,
     "middle": 2,
+    "src_width": 4,
+    "dst_width": 2,
+    "own_width": 2,
+    "num_bases": 3,
 }
 POSITIVE = {"log", "sqrt", "power", "reciprocal"}
 REDUCTIONS = "sum", "mean", "maxval", "minval"

@@ -7,6 +7,8 @@ from . import operators as operators
 from ._csc import bipartite_csc_int32 as bipartite_csc_int32
 from ._csc import bipartite_csc_int64 as bipartite_csc_int64
 from ._csc import make_bipartite_csc as make_bipartite_csc
+from ._csc_full import make_csc as make_csc
+from ._csc_full import make_csc_hg as make_csc_hg
 
 
 class MMAOp(Enum):

@@ -1,0 +1,283 @@
+"""Aggregations: the agg_* calls, with outputs of the caller.
+
+Messages come from the sources (n2n), from the edges (e2n), or from both side by side; ``concat``
+has the destination's own features after them. ``output_extrema_location`` takes, for a maximum or
+minimum, the number of the entry that attains it, the first of equals, -1 in empty rows. Weighted
+means are divided by the sum of the weights, which ``node_degree`` takes if it is given.
+``stream_id`` is accepted and means nothing here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...._arrays import Array
+from ....ops.aggregate import aggregate
+from .._csc import BipartiteCsc
+from .._csc_full import Csc
+from ._reductions import (
+    AggOp,
+    back_by_extremes,
+    check_call,
+    find_extremes,
+    read_extremes,
+    table,
+    write,
+    write_extremes,
+)
+
+EXTREMES = AggOp.Max, AggOp.Min
+
+
+class Aggregation:
+    """A pair of calls: which messages there are, and whether the own features follow."""
+
+    def __init__(self, name: str, nodes: str = "", edges: str = "", own: str = "") -> None:
+        self.name, self.nodes, self.edges, self.own = name, nodes, edges, own
+
+    def forward(
+        self, output: Array, given: dict[str, Any], graph: Any, operation: Any, location: Any
+    ) -> None:
+        caller = f"{self.name}_fwd"
+        g = check_call(caller, graph, Csc if self.own else BipartiteCsc, operation)
+        sizes = {self.nodes: g.num_src, self.edges: g.num_edges, self.own: g.num_dst}
+        arrays = {n: table(f"{caller}: {n}", a, sizes[n]) for n, a in given.items()}
+        x, edge, own = (arrays.get(n) for n in (self.nodes, self.edges, self.own))
+        y = aggregate(g, x, edge, None, own, reduce=operation.value)
+        write(f"{caller}: output_embedding", output, y, next(iter(arrays.values())).dtype)
+        if operation in EXTREMES and location is not None:
+            parts = [] if x is None else [x[g.src]]
+            parts += [] if edge is None else [edge[g.edge_ids]]
+            messages = np.concatenate(parts, axis=1)
+            found = find_extremes(g, messages, y[:, : messages.shape[1]])
+            write_extremes(caller, location, found)
+
+    def backward(
+        self, grads: dict[str, Any], gy: Any, graph: Any, operation: Any, location: Any
+    ) -> None:
+        caller = f"{self.name}_bwd"
+        g = check_call(caller, graph, Csc if self.own else BipartiteCsc, operation)
+        sizes = {self.nodes: g.num_src, self.edges: g.num_edges, self.own: g.num_dst}
+        gy = table(f"{caller}: grad_output", gy, g.num_dst)
+        outs = {n: table(f"{caller}: grad_{n}", a, sizes[n]) for n, a in grads.items()}
+        widths = {n: outs[n].shape[1] if n else 0 for n in (self.nodes, self.edges, self.own)}
+        before = np.cumsum([0, widths[self.nodes], widths[self.edges], widths[self.own]])
+        if gy.shape[1] != before[-1]:
+            raise ValueError(
+                f"{caller}: grad_output: expected shape ({g.num_dst}, {before[-1]}), got {gy.shape}"
+            )
+        messages = gy[:, : before[2]]
+        results: dict[str, Array] = {}
+        if operation in EXTREMES:
+            entries = read_extremes(caller, g, location, messages.shape)
+            for n, rows, part in (
+                (self.nodes, g.src, slice(0, before[1])),
+                (self.edges, g.edge_ids, slice(before[1], before[2])),
+            ):
+                if n:
+                    results[n] = back_by_extremes(entries[:, part], rows, sizes[n], gy[:, part])
+        else:
+            zeros = [
+                np.zeros((sizes[n], widths[n]), gy.dtype) if n else None
+                for n in (self.nodes, self.edges)
+            ]
+            back = aggregate.backward(g, *zeros, None, None, messages, reduce=operation.value)
+            named = zip((self.nodes, self.edges), back, strict=False)
+            results = {n: a for n, a in named if n and a is not None}
+        if self.own:
+            last = gy[:, before[2] :]
+            results[self.own] = results.get(self.own, np.zeros_like(last)) + last
+        for n, result in results.items():
+            write(f"{caller}: grad_{n}", grads[n], result, gy.dtype)
+
+
+_SIMPLE_N2N = Aggregation("agg_simple_n2n", nodes="input")
+_SIMPLE_E2N = Aggregation("agg_simple_e2n", edges="input")
+_SIMPLE_BOTH = Aggregation("agg_simple_n2n_e2n", nodes="input_node", edges="input_edge")
+_CONCAT_N2N = Aggregation("agg_concat_n2n", nodes="input", own="input")
+_CONCAT_E2N = Aggregation("agg_concat_e2n", edges="input_edge", own="input_node")
+_CONCAT_BOTH = Aggregation(
+    "agg_concat_n2n_e2n", nodes="input_node", edges="input_edge", own="input_node"
+)
+
+
+def agg_simple_n2n_fwd(
+    output_embedding: Array,
+    input_embedding: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The features of the sources, aggregated."""
+    given = {"input": input_embedding}
+    _SIMPLE_N2N.forward(
+        output_embedding, given, graph, aggregation_operation, output_extrema_location
+    )
+
+
+def agg_simple_n2n_bwd(
+    grad_input: Array,
+    grad_output: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `agg_simple_n2n_fwd`."""
+    grads = {"input": grad_input}
+    _SIMPLE_N2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
+
+
+def agg_simple_e2n_fwd(
+    output_embedding: Array,
+    input_embedding: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The features of the edges, aggregated."""
+    given = {"input": input_embedding}
+    _SIMPLE_E2N.forward(
+        output_embedding, given, graph, aggregation_operation, output_extrema_location
+    )
+
+
+def agg_simple_e2n_bwd(
+    grad_input: Array,
+    grad_output: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `agg_simple_e2n_fwd`."""
+    grads = {"input": grad_input}
+    _SIMPLE_E2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
+
+
+def agg_simple_n2n_e2n_fwd(
+    output_embedding: Array,
+    input_node_embedding: Array,
+    input_edge_embedding: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The features of the sources and of the edges, aggregated."""
+    given = {"input_node": input_node_embedding, "input_edge": input_edge_embedding}
+    _SIMPLE_BOTH.forward(
+        output_embedding, given, graph, aggregation_operation, output_extrema_location
+    )
+
+
+def agg_simple_n2n_e2n_bwd(
+    grad_input_node: Array,
+    grad_input_edge: Array,
+    grad_output: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `agg_simple_n2n_e2n_fwd`."""
+    grads = {"input_node": grad_input_node, "input_edge": grad_input_edge}
+    _SIMPLE_BOTH.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
+
+
+def agg_concat_n2n_fwd(
+    output_embedding: Array,
+    input_embedding: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The features of the sources, then the destination's own, aggregated."""
+    given = {"input": input_embedding}
+    _CONCAT_N2N.forward(
+        output_embedding, given, graph, aggregation_operation, output_extrema_location
+    )
+
+
+def agg_concat_n2n_bwd(
+    grad_input: Array,
+    grad_output: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `agg_concat_n2n_fwd`."""
+    grads = {"input": grad_input}
+    _CONCAT_N2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
+
+
+def agg_concat_e2n_fwd(
+    output_embedding: Array,
+    input_edge_embedding: Array,
+    input_node_embedding: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The features of the edges, then the destination's own, aggregated."""
+    given = {"input_edge": input_edge_embedding, "input_node": input_node_embedding}
+    _CONCAT_E2N.forward(
+        output_embedding, given, graph, aggregation_operation, output_extrema_location
+    )
+
+
+def agg_concat_e2n_bwd(
+    grad_input_edge: Array,
+    grad_input_node: Array,
+    grad_output: Array,
+    graph: Any,
+    dim_edge: int,
+    dim_node: int,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `agg_concat_e2n_fwd`."""
+    grads = {"input_edge": grad_input_edge, "input_node": grad_input_node}
+    _CONCAT_E2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
+
+
+def agg_concat_n2n_e2n_fwd(
+    output_embedding: Array,
+    input_node_embedding: Array,
+    input_edge_embedding: Array,
+    graph: Any,
+    dim_node: int,
+    dim_edge: int,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The features of the sources and of the edges, then the destination's own, aggregated."""
+    given = {"input_node": input_node_embedding, "input_edge": input_edge_embedding}
+    _CONCAT_BOTH.forward(
+        output_embedding, given, graph, aggregation_operation, output_extrema_location
+    )
+
+
+def agg_concat_n2n_e2n_bwd(
+    grad_input_node: Array,
+    grad_input_edge: Array,
+    grad_output: Array,
+    graph: Any,
+    dim_node: int,
+    dim_edge: int,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `agg_concat_n2n_e2n_fwd`."""
+    grads = {"input_node": grad_input_node, "input_edge": grad_input_edge}
+    _CONCAT_BOTH.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)

@@ -1,0 +1,246 @@
+"""Relations, messages between edges, and edge updates: agg_hg_basis, agg_dmpnn, update_efeat.
+
+Every edge has one entry in the calls that return rows of edges; these stand in the order of the
+edge arrays. ``stream_id`` is accepted and means nothing here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...._arrays import Array
+from ...._indices import Indices
+from ....graph import Graph
+from ....ops.edge_to_edge import edge_to_edge
+from ....ops.edge_update import edge_update
+from ....ops.hetero_basis import hetero_basis
+from .._csc import BipartiteCsc
+from .._csc_full import Csc, CscHg
+from ._reductions import check_call, table, write
+
+
+def agg_hg_basis_n2n_post_fwd(
+    output_embedding: Array,
+    input_embedding: Array,
+    weights_combination: Array | None,
+    graph: Any,
+    concat_own: bool = False,
+    norm_by_out_degree: bool = False,
+    stream_id: int = 0,
+) -> None:
+    """See `pyops.hetero_basis`; without weights a basis for each type of edge.
+
+    With `norm_by_out_degree` the entries of one type into a destination are averaged.
+    """
+    caller = "agg_hg_basis_n2n_post_fwd"
+    x, g, weight, _ = _relations(
+        caller, input_embedding, weights_combination, graph, norm_by_out_degree
+    )
+    y = hetero_basis(g, x, weight)
+    y = np.concatenate([y, x], axis=1) if concat_own else y
+    write(f"{caller}: output_embedding", output_embedding, y, x.dtype)
+
+
+def agg_hg_basis_n2n_post_bwd(
+    grad_input: Array | None,
+    grad_weights: Array | None,
+    grad_output: Array,
+    input_embedding: Array,
+    weights_combination: Array | None,
+    graph: Any,
+    concat_own: bool = False,
+    norm_by_out_degree: bool = False,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `agg_hg_basis_n2n_post_fwd` that are not None."""
+    caller = "agg_hg_basis_n2n_post_bwd"
+    x, g, weight, factors = _relations(
+        caller, input_embedding, weights_combination, graph, norm_by_out_degree
+    )
+    width = weight.shape[1] * x.shape[1]
+    gy = table(f"{caller}: grad_output", grad_output, g.num_dst)
+    if gy.shape[1] != width + concat_own * x.shape[1]:
+        raise ValueError(
+            f"{caller}: grad_output: expected {width + concat_own * x.shape[1]} columns, "
+            f"got {gy.shape}"
+        )
+    gx, gw = hetero_basis.backward(g, x, weight, gy[:, :width])
+    assert gx is not None
+    assert gw is not None
+    if grad_input is not None:
+        gx = gx + gy[:, width:] if concat_own else gx
+        write(f"{caller}: grad_input", grad_input, gx, x.dtype)
+    if grad_weights is not None:
+        if factors is not None:
+            by_type = np.zeros((graph.n_edge_types, gw.shape[1]), gw.dtype)
+            np.add.at(by_type, graph.edge_types, factors * gw)
+            gw = by_type
+        write(f"{caller}: grad_weights", grad_weights, gw, x.dtype)
+
+
+def _relations(
+    caller: str, x: Any, weight: Any, graph: Any, normed: bool
+) -> tuple[Array, Graph, Array, Array | None]:
+    """The features, the graph of relations, its weights; normed, those of entries and factors."""
+    g = check_call(caller, graph, CscHg)
+    x = table(f"{caller}: input_embedding", x, g.num_src)
+    types, count = graph.edge_types, graph.n_edge_types
+    if weight is None:
+        weight = np.eye(count, dtype=x.dtype)
+    weight = table(f"{caller}: weights_combination", weight, count)
+    if not normed:
+        return x, g.with_edge_ids(types, count), weight, None
+    pairs = g.dst.astype(np.int64) * count + types
+    _, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+    factors = (1 / counts[which])[:, None].astype(x.dtype)
+    entries = g.with_edge_ids(np.arange(g.num_entries), g.num_entries)
+    return x, entries, factors * weight[types], factors
+
+
+def agg_dmpnn_e2e_fwd(
+    output_edge_embedding: Array,
+    input_edge_embedding: Array,
+    graph: Any,
+    rev_edge_ids: Any,
+    concat_own: bool = False,
+    stream_id: int = 0,
+) -> None:
+    """See `pyops.edge_to_edge`; `concat_own` has the features of the edge after the sum."""
+    caller = "agg_dmpnn_e2e_fwd"
+    g = check_call(caller, graph, Csc)
+    h = table(f"{caller}: input_edge_embedding", input_edge_embedding, g.num_edges)
+    y = edge_to_edge(g, h, exclude="image", reverse=rev_edge_ids)
+    y = np.concatenate([y, h], axis=1) if concat_own else y
+    write(f"{caller}: output_edge_embedding", output_edge_embedding, y, h.dtype)
+
+
+def agg_dmpnn_e2e_bwd(
+    grad_input_edge_embedding: Array,
+    grad_output_edge_embedding: Array,
+    graph: Any,
+    rev_edge_ids: Any,
+    concat_own: bool = False,
+    stream_id: int = 0,
+) -> None:
+    """The gradient of `agg_dmpnn_e2e_fwd`."""
+    caller = "agg_dmpnn_e2e_bwd"
+    g = check_call(caller, graph, Csc)
+    gy = table(f"{caller}: grad_output_edge_embedding", grad_output_edge_embedding, g.num_edges)
+    width = gy.shape[1] // (1 + bool(concat_own))
+    sums = gy[:, :width]
+    (gh,) = edge_to_edge.backward(
+        g, np.zeros_like(sums), sums, exclude="image", reverse=rev_edge_ids
+    )
+    assert gh is not None
+    gh = gh + gy[:, width:] if concat_own else gh
+    write(f"{caller}: grad_input_edge_embedding", grad_input_edge_embedding, gh, gy.dtype)
+
+
+def _update(caller: str, output: Any, edge: Any, src: Any, dst: Any, graph: Any, mode: str) -> None:
+    g = check_call(caller, graph, BipartiteCsc)
+    order = _one_entry_each(caller, g)
+    given = {"edge": (edge, None), "src_node": (src, g), "dst_node": (dst, g.reverse())}
+    rows = []
+    for name, (array, way) in given.items():
+        if array is not None:
+            size = g.num_edges if way is None else way.num_src
+            checked = table(f"{caller}: input_{name}_embedding", array, size)
+            rows.append(checked if way is None else edge_update(way, checked)[order])
+    if not rows:
+        raise TypeError(f"{caller}: expected an input embedding, got none")
+    y = np.concatenate(rows, axis=1) if mode == "concat" else sum(rows[1:], rows[0])
+    write(f"{caller}: output_edge_embedding", output, y, rows[0].dtype)
+
+
+def _one_entry_each(caller: str, graph: Graph) -> Indices:
+    """The entry of each edge."""
+    order = np.argsort(graph.edge_ids, kind="stable")
+    if not np.array_equal(graph.edge_ids[order], np.arange(graph.num_edges)):
+        raise ValueError(f"{caller}: graph: expected one entry for each edge, got others")
+    return order
+
+
+def _update_back(
+    caller: str, grads: dict[str, Any], gy: Any, graph: Any, dims: list[int], mode: str
+) -> None:
+    g = check_call(caller, graph, BipartiteCsc)
+    _one_entry_each(caller, g)
+    gy = table(f"{caller}: grad_output_edge_embedding", gy, g.num_edges)
+    before = [0, *np.cumsum(dims)] if mode == "concat" else [0, 0, 0]
+    width = sum(dims) if mode == "concat" else dims[0]
+    if gy.shape[1] != width:
+        raise ValueError(
+            f"{caller}: grad_output_edge_embedding: expected shape ({g.num_edges}, {width}), "
+            f"got {gy.shape}"
+        )
+    ways = {"edge": None, "src_node": g, "dst_node": g.reverse()}
+    for (name, way), first, dim in zip(ways.items(), before, dims, strict=False):
+        label = f"grad_input_{name}_embedding"
+        if grads[label] is None:
+            continue
+        part = gy[:, first : first + dim]
+        if way is not None:
+            zeros = np.zeros((way.num_src, dim), gy.dtype)
+            (part, *_) = edge_update.backward(way, zeros, None, None, part[g.edge_ids])
+        write(f"{caller}: {label}", grads[label], part, gy.dtype)
+
+
+def update_efeat_e2e_concat_fwd(
+    output_edge_embedding: Array,
+    input_edge_embedding: Array | None,
+    input_src_node_embedding: Array | None,
+    input_dst_node_embedding: Array | None,
+    graph: Any,
+    stream_id: int = 0,
+) -> None:
+    """Features of edges, sources and destinations side by side, as far as they are not None."""
+    given = input_edge_embedding, input_src_node_embedding, input_dst_node_embedding
+    _update("update_efeat_e2e_concat_fwd", output_edge_embedding, *given, graph, "concat")
+
+
+def update_efeat_e2e_concat_bwd(
+    grad_input_edge_embedding: Array | None,
+    grad_input_src_node_embedding: Array | None,
+    grad_input_dst_node_embedding: Array | None,
+    grad_output_edge_embedding: Array,
+    graph: Any,
+    dim_edge: int,
+    dim_src: int,
+    dim_dst: int,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `update_efeat_e2e_concat_fwd` that are not None; a width of 0 is absent."""
+    grads = {name: array for name, array in locals().items() if name.startswith("grad_input")}
+    dims = [dim_edge, dim_src, dim_dst]
+    caller = "update_efeat_e2e_concat_bwd"
+    _update_back(caller, grads, grad_output_edge_embedding, graph, dims, "concat")
+
+
+def update_efeat_e2e_sum_fwd(
+    output_edge_embedding: Array,
+    input_edge_embedding: Array | None,
+    input_src_node_embedding: Array | None,
+    input_dst_node_embedding: Array | None,
+    graph: Any,
+    stream_id: int = 0,
+) -> None:
+    """The sum of the features of edges, sources and destinations that are not None."""
+    given = input_edge_embedding, input_src_node_embedding, input_dst_node_embedding
+    _update("update_efeat_e2e_sum_fwd", output_edge_embedding, *given, graph, "sum")
+
+
+def update_efeat_e2e_sum_bwd(
+    grad_input_edge_embedding: Array | None,
+    grad_input_src_node_embedding: Array | None,
+    grad_input_dst_node_embedding: Array | None,
+    grad_output_edge_embedding: Array,
+    graph: Any,
+    dim_edge: int,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `update_efeat_e2e_sum_fwd` that are not None."""
+    grads = {name: array for name, array in locals().items() if name.startswith("grad_input")}
+    caller = "update_efeat_e2e_sum_bwd"
+    _update_back(caller, grads, grad_output_edge_embedding, graph, [dim_edge] * 3, "sum")

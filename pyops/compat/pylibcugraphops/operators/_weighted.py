@@ -1,0 +1,160 @@
+"""Aggregations with edge weights: the agg_weighted and agg_concat_weighted calls.
+
+A mean is divided by the sum of the weights into each destination, as the calls of that library do;
+``node_degree`` takes the sums if it is given. Backward calls work everything out again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...._arrays import Array, check_array
+from ....graph import Graph
+from ....ops.aggregate import aggregate
+from .._csc import BipartiteCsc
+from .._csc_full import Csc
+from ._reductions import AggOp, check_call, find_extremes, table, weight_sums, write, write_extremes
+
+
+def agg_weighted_n2n_fwd(
+    output_embedding: Array,
+    input_embedding: Array,
+    edge_weight: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    node_degree: Array | None = None,
+    stream_id: int = 0,
+) -> None:
+    """The weighted features of the sources, aggregated."""
+    caller = "agg_weighted_n2n_fwd"
+    g = check_call(caller, graph, BipartiteCsc, aggregation_operation)
+    given = input_embedding, edge_weight, aggregation_operation
+    y = _forward(caller, g, *given, output_extrema_location, node_degree)
+    write(f"{caller}: output_embedding", output_embedding, y, y.dtype)
+
+
+def agg_concat_weighted_n2n_fwd(
+    output_embedding: Array,
+    input_embedding: Array,
+    edge_weight: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_extrema_location: Any = None,
+    node_degree: Array | None = None,
+    stream_id: int = 0,
+) -> None:
+    """The weighted features of the sources, aggregated, then the destination's own."""
+    caller = "agg_concat_weighted_n2n_fwd"
+    g = check_call(caller, graph, Csc, aggregation_operation)
+    given = input_embedding, edge_weight, aggregation_operation
+    y = _forward(caller, g, *given, output_extrema_location, node_degree)
+    both = np.concatenate([y, input_embedding], axis=1)
+    write(f"{caller}: output_embedding", output_embedding, both, y.dtype)
+
+
+def agg_weighted_n2n_bwd(
+    grad_input: Array | None,
+    grad_edge_weight: Array | None,
+    grad_output: Array,
+    edge_weight: Array,
+    input_embedding: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_embedding: Array | None = None,
+    output_extrema_location: Any = None,
+    node_degree: Array | None = None,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `agg_weighted_n2n_fwd` that are not None."""
+    caller = "agg_weighted_n2n_bwd"
+    g = check_call(caller, graph, BipartiteCsc, aggregation_operation)
+    x, gy = (table(f"{caller}: input_embedding", input_embedding, g.num_src), grad_output)
+    gy = _cotangent(caller, gy, g, x.shape[1])
+    gx, gw = _backward(caller, g, x, edge_weight, aggregation_operation, gy)
+    _deliver(caller, grad_input, gx, grad_edge_weight, gw)
+
+
+def agg_concat_weighted_n2n_bwd(
+    grad_input: Array | None,
+    grad_edge_weight: Array | None,
+    grad_output: Array,
+    edge_weight: Array,
+    input_embedding: Array,
+    graph: Any,
+    aggregation_operation: AggOp = AggOp.Sum,
+    output_embedding: Array | None = None,
+    output_extrema_location: Any = None,
+    node_degree: Array | None = None,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `agg_concat_weighted_n2n_fwd` that are not None."""
+    caller = "agg_concat_weighted_n2n_bwd"
+    g = check_call(caller, graph, Csc, aggregation_operation)
+    x = table(f"{caller}: input_embedding", input_embedding, g.num_src)
+    gy = _cotangent(caller, grad_output, g, 2 * x.shape[1])
+    messages, own = np.split(gy, 2, axis=1)
+    gx, gw = _backward(caller, g, x, edge_weight, aggregation_operation, messages)
+    _deliver(caller, grad_input, gx + own, grad_edge_weight, gw)
+
+
+def _cotangent(caller: str, gy: Any, graph: Graph, width: int) -> Array:
+    if check_array(f"{caller}: grad_output", gy).shape != (graph.num_dst, width):
+        raise ValueError(
+            f"{caller}: grad_output: expected shape ({graph.num_dst}, {width}), got {gy.shape}"
+        )
+    checked: Array = gy
+    return checked
+
+
+def _forward(
+    caller: str,
+    graph: Graph,
+    x: Array,
+    weight: Array,
+    operation: AggOp,
+    location: Any,
+    degree: Array | None,
+) -> Array:
+    table(f"{caller}: input_embedding", x, graph.num_src)
+    check_array(f"{caller}: edge_weight", weight)
+    mean = operation is AggOp.Mean
+    y: Array = aggregate(graph, x, None, weight, reduce="sum" if mean else operation.value)
+    if mean:
+        sums = weight_sums(graph, weight)
+        y = y / sums
+        if degree is not None:
+            write(f"{caller}: node_degree", degree, sums[:, 0], y.dtype)
+    if operation in (AggOp.Max, AggOp.Min) and location is not None:
+        messages = weight[graph.edge_ids][:, None] * x[graph.src]
+        write_extremes(caller, location, find_extremes(graph, messages, y))
+    return y
+
+
+def _backward(
+    caller: str, graph: Graph, x: Array, weight: Array, operation: AggOp, gy: Array
+) -> tuple[Array, Array]:
+    check_array(f"{caller}: edge_weight", weight)
+    mean = operation is AggOp.Mean
+    reduce = "sum" if mean else operation.value
+    sums = weight_sums(graph, weight) if mean else None
+    gy = gy if sums is None else gy / sums
+    gx, _, gw, _ = aggregate.backward(graph, x, None, weight, None, gy, reduce=reduce)
+    assert gx is not None
+    assert gw is not None
+    if sums is not None:
+        y = aggregate(graph, x, None, weight) / sums
+        by_sum = (gy * y).sum(axis=1, keepdims=True)
+        back = aggregate.backward(graph, None, weight[:, None], None, None, by_sum)[1]
+        assert back is not None
+        gw = gw - back[:, 0]
+    return gx, gw
+
+
+def _deliver(caller: str, grad_input: Any, gx: Array, grad_edge_weight: Any, gw: Array) -> None:
+    if grad_input is not None:
+        write(f"{caller}: grad_input", grad_input, gx, gx.dtype)
+    if grad_edge_weight is not None:
+        write(f"{caller}: grad_edge_weight", grad_edge_weight, gw, gx.dtype)
