@@ -45,7 +45,8 @@ contains
     call z%backward()
     call expect(told == 0 .and. size(z%val) == 0, "operators on what failed do nothing")
     y => gno_conv(graph, x, e, p, hidden=2, activation="sine")
-    call refused(tape, wrong_argument, "gno_conv: activation: expected relu, silu, gelu or tanh, got sine")
+    call refused(tape, wrong_argument, &
+                 "gno_conv: activation: expected relu, silu, gelu or tanh, got sine")
     y => gno_conv(graph, x, e, p, hidden=0)
     call refused(tape, wrong_argument, "gno_conv: hidden: expected at least 1, got 0")
     y => gno_conv(empty, x, e, p, hidden=2)
@@ -117,7 +118,8 @@ contains
     call expect(status == wrong_index .and. told == 3, "offsets that decrease")
     call graph%from_edges([1, 2], [1], status=status)
     call expect(status == wrong_shape .and. told == 4, "ends of different numbers")
-    call expect(last_message == "graph: src and dst: expected equal lengths, got 2 and 1", "lengths")
+    call expect(last_message == "graph: src and dst: expected equal lengths, got 2 and 1", &
+                "lengths")
     call graph%from_edges([1, 2], [1, 3], num_dst=2, status=status)
     call expect(status == wrong_index .and. told == 5, "a destination that is not there")
     call graph%from_edges([1_int64, 2_int64], [1_int64, 3_int64], status=status)
