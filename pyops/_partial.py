@@ -82,6 +82,9 @@ class Partial:
             else self._checked(i.name, given[i.name], i, upstream)
             for i in self.inputs
         ]
+        either = self.declared.one_of
+        if either and all(given[n] is None for n in either):
+            raise ValueError(f"{self.called}: expected {' or '.join(either)}, got neither")
         this = arrays[self.number]
         if this is None:
             raise ValueError(f"{self.called}: {self.name}: expected an array, got None")
@@ -118,57 +121,45 @@ class Partial:
     ) -> None:
         """Refuse shapes and indices that do not fit together."""
         words = words_of(self.op.name)
-        options = [w for w in words if w in self.declared.options]
-        choices = [w for w in options if not self.declared.options[w].is_size]
+        options = {w: self.declared.options[w] for w in words if w in self.declared.options}
+        choices = [w for w, o in options.items() if not o.is_size]
+        left_out = [w for w in choices if options[w].default is not inspect.Parameter.empty]
         known: dict[str, int] = {}
         start = 0
         if self.declared.has_graph:
             start = 1 + self._destinations(upstream, len(indices) - len(words))
             known = {"num_dst": start - 1, "num_entries": len(pairs)}
-        least = start + len(words) - len(choices)
-        if not least <= len(indices) <= start + len(words):
+        if not start + len(words) - len(left_out) <= len(indices) <= start + len(words):
             held = [f"adj_ia with {start} offsets"] * self.declared.has_graph + words
-            left_out = f", of which {', '.join(choices)} may be left out" if choices else ""
+            but = f", of which {', '.join(left_out)} may be left out" if left_out else ""
             raise ValueError(
-                f"{self.called}: indices: expected {', '.join(held) or 'nothing'}{left_out}, "
+                f"{self.called}: indices: expected {', '.join(held) or 'nothing'}{but}, "
                 f"got {len(indices)} numbers"
             )
         said = {w: int(n) for w, n in zip(words, indices[start:], strict=False)}
         chosen = {w: self._choice(w, said[w]) for w in choices if w in said}
         values = {n: o.default for n, o in self.declared.options.items()} | chosen
-        for word in words:
-            if word not in choices and said[word] < 1:
+        sizes = {w: n for w, n in said.items() if w not in choices}
+        for word, number in sizes.items():
+            least = options[word].bounds.least if word in options else 1
+            if number < least:
                 raise ValueError(
-                    f"{self.called}: indices: {word}: expected at least 1, got {said[word]}"
+                    f"{self.called}: indices: {word}: expected at least {least}, got {number}"
                 )
-        known |= {w: said[w] for w in words if w not in choices and w in options}
+        known |= {w: n for w, n in sizes.items() if w in options}
         if self.declared.has_graph:
             self._default_sizes(arrays, pairs, known)
         slots = [Slot(i.name, i.name, (i.forms[-1],), "input") for i in self.inputs]
         slots.append(Slot("gy", "upstream_grad", (self.declared.output,), "gy"))
-        fixed = (
-            {} if self.declared.has_graph else {w: n for w, n in said.items() if w not in chosen}
-        )
-        self._solve(slots, [*arrays, upstream], values, known, fixed)
-        if self.declared.has_graph:
-            self._check_graph(indices[:start], pairs, known)
-
-    def _solve(
-        self,
-        slots: Sequence[Slot],
-        arrays: Sequence[Array | None],
-        values: Mapping[str, Any],
-        known: dict[str, int],
-        fixed: Mapping[str, int],
-    ) -> None:
-        """Find the sizes; where `indices` has them too, both have to agree."""
-        solve_sizes(self.declared, self.called, slots, arrays, values, known)
-        for word, number in fixed.items():
-            if known.get(word, number) != number:
+        solve_sizes(self.declared, self.called, slots, [*arrays, upstream], values, known)
+        for word, number in sizes.items():
+            if known[word] != number:
                 raise ValueError(
                     f"{self.called}: indices: {word}: expected {known[word]} as arrays have it, "
                     f"got {number}"
                 )
+        if self.declared.has_graph:
+            self._check_graph(indices[:start], pairs, known)
 
     def _destinations(self, upstream: Array, rest: int) -> int:
         if self.declared.output[0].text == "num_dst":
@@ -177,14 +168,14 @@ class Partial:
 
     def _choice(self, word: str, number: int) -> object:
         """What a number in `indices` stands for."""
-        choices = self.declared.options[word].choices
-        low, high = (1, len(choices)) if choices else (0, 1)
+        option = self.declared.options[word]
+        low, high = (0, 1) if option.kind is bool else (1, len(option.choices))
         if not low <= number <= high:
             raise ValueError(
                 f"{self.called}: indices: {word}: expected a number from {low} to {high}, "
                 f"got {number}"
             )
-        return choices[number - 1] if choices else bool(number)
+        return bool(number) if option.kind is bool else option.choices[number - 1]
 
     def _default_sizes(
         self, arrays: Sequence[Array | None], pairs: Any, known: dict[str, int]
@@ -193,7 +184,7 @@ class Partial:
         held = {
             size.text
             for i, a in zip(self.inputs, arrays, strict=True)
-            if a is not None and not i.optional
+            if a is not None
             for size in i.forms[-1]
         }
         if "num_src" not in held:

@@ -43,9 +43,12 @@ def _describe(op: Operator, name: str) -> str:
 
 
 def _numbers_of(signature: Signature, word: str) -> str:
+    """What the numbers of a choice mean."""
     option = signature.options.get(word)
     if option is None or not option.choices:
         return ""
+    if option.kind is bool:
+        return " (1 or 0)"
     return f" ({', '.join(f'{k} {c}' for k, c in enumerate(option.choices, start=1))})"
 
 

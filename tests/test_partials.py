@@ -9,6 +9,7 @@ import pytest
 
 import pyops
 from pyops import partials
+from pyops._partial import words_of
 
 from .cases import OPERATORS, PAIRED, VARIANTS
 from .graphs import GRAPHS
@@ -49,7 +50,7 @@ def by_hand(problem, name, number, dtype=None, **keywords):
         known |= {s.text: n for s, n in zip(op.signature.output, shape, strict=True)}
         known |= {o.name: problem.options[o.name] for o in declared if o.is_size}
         known |= {"modes": known.get("modes", min(inputs[-1].shape))}
-        indices = [known[n] for n in order_of_sizes(op.name) if n in known]
+        indices = [known[n] for n in words_of(op.name) if n in known]
         more = ([*indices, *codes],)
     gy = problem.arrays["gy"]
     if problem.rows("gy") == "num_entries":
@@ -58,13 +59,6 @@ def by_hand(problem, name, number, dtype=None, **keywords):
     if dtype is not None:
         arrays = [None if a is None else a.astype(dtype) for a in arrays]
     return getattr(partials, f"get_partial_{name}_val")(*arrays, *more, **keywords)
-
-
-def order_of_sizes(name):
-    """Sizes in the order of `indices`, which is that of the kernels."""
-    return {"gno_kernel": ["dim", "hidden", "in_features", "out_features"]}.get(
-        name, ["points", "modes", "width"]
-    )
 
 
 CASES = [
@@ -107,6 +101,23 @@ def test_by_sample(op):
     expected = problem.run("backward", per_sample=True)[1]
     got = by_hand(problem, f"{op}_basis", 1, per_sample=True)
     np.testing.assert_allclose(got, expected, 1e-12, 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ("gno_kernel", "dim hidden in_features out_features activation"),
+        ("gno_conv", "hidden activation"),
+        ("gno_aggregate", ""),
+        ("kernel_conv", "kernel reduce"),
+        ("ono_encode", "points modes"),
+        ("ono_decode", "points modes"),
+        ("elem_scale", "width"),
+    ],
+)
+def test_words_of_indices(op, words):
+    """Those of the Fortran library athena, and choices behind them."""
+    assert words_of(op) == words.split()
 
 
 def test_names():
