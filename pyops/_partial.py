@@ -169,7 +169,8 @@ class Partial:
     def _choice(self, word: str, number: int) -> object:
         """What a number in `indices` stands for."""
         option = self.declared.options[word]
-        low, high = (0, 1) if option.kind is bool else (1, len(option.choices))
+        ours = {i.choice for i in self.declared.indexed.values() if i.option == word}
+        low, high = (0, 1) if option.kind is bool else (1, len({*option.choices} - ours))
         if not low <= number <= high:
             raise ValueError(
                 f"{self.called}: indices: {word}: expected a number from {low} to {high}, "
@@ -188,7 +189,7 @@ class Partial:
             for size in i.forms[-1]
         }
         if "num_src" not in held:
-            known["num_src"] = known["num_dst"]
+            known["num_src"] = max(known["num_dst"], int(pairs[:, 0].max(initial=0)))
         if "num_edges" not in held:
             known["num_edges"] = int(pairs[:, 1].max(initial=0))
 

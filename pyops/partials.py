@@ -49,7 +49,9 @@ def _numbers_of(signature: Signature, word: str) -> str:
         return ""
     if option.kind is bool:
         return " (1 or 0)"
-    return f" ({', '.join(f'{k} {c}' for k, c in enumerate(option.choices, start=1))})"
+    ours = {i.choice for i in signature.indexed.values() if i.option == word}
+    choices = [c for c in option.choices if c not in ours]
+    return f" ({', '.join(f'{k} {c}' for k, c in enumerate(choices, start=1))})"
 
 
 def _make(op: Operator, number: int, called: str) -> Callable[..., Array]:

@@ -11,7 +11,7 @@ import pyops
 from pyops import partials
 from pyops._partial import words_of
 
-from .cases import OPERATORS, PAIRED, VARIANTS
+from .cases import OPERATORS, VARIANTS
 from .graphs import GRAPHS
 
 
@@ -78,8 +78,6 @@ def test_value(case, number, graph):
     if name in case.absent or (not op.signature.has_graph and graph != "random"):
         pytest.skip("not there")
     problem = case.problem(GRAPHS[graph]())
-    if op.name in PAIRED and problem.graph.num_src != problem.graph.num_dst:
-        pytest.skip("by hand there are as many sources as destinations")
     if problem.options.keys() & op.signature.indexed.keys():
         pytest.skip("Fortran takes no row numbers")
     gradients = problem.run("backward")
