@@ -238,7 +238,7 @@ class Operator:
     @property
     def indices(self) -> list[str]:
         """The sizes that `indices` of a node holds, where it has no graph."""
-        return [n for n in self.sizes if not n.startswith("num_")]
+        return [n for n in self.sizes if n in self.free_sizes or not n.startswith("num_")]
 
     @property
     def optional(self) -> int:

@@ -81,7 +81,7 @@ def make_plan(
     dtype = check_arrays(caller, slots, arrays)
     declared = {s.name: s.shape for s in slots} | dict(outputs)
     slots, outputs, codes["packed"] = _choose_forms(signature, slots, arrays, outputs)
-    _solve(signature, caller, slots, arrays, options, known)
+    solve_sizes(signature, caller, slots, arrays, options, known)
     for role, mask in (("input", "present"), ("cotangent", "given")):
         held = [a is not None for s, a in zip(slots, arrays, strict=True) if s.role == role]
         codes[mask] = _bits(held)
@@ -135,7 +135,7 @@ def solved_shapes(
     _, sizes, _ = _check_options(caller, signature.options, options)
     found = {**sizes, **known}
     slots, outputs, _ = _choose_forms(signature, slots, arrays, outputs)
-    _solve(signature, caller, slots, arrays, options, found)
+    solve_sizes(signature, caller, slots, arrays, options, found)
     return {n: tuple(size.value(found) for size in shape) for n, shape in outputs.items()}
 
 
@@ -222,7 +222,7 @@ def _whole(size: Size, known: Mapping[str, int], unknown: Collection[str]) -> st
     return f" with {sizes}a whole {', '.join(unknown)} >= 1"
 
 
-def _solve(
+def solve_sizes(
     signature: Signature,
     caller: str,
     slots: Sequence[Slot],

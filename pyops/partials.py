@@ -4,8 +4,8 @@
 procedure of that name in Fortran, given a node that is put together by hand: the operands in the
 order of the operator, `indices` and, for operators on graphs, `adj_ja`. Gradients have names of
 the Fortran library athena besides. `dir(pyops.partials)` lists them all; they are there to compare
-and to take over from Fortran codes, while `pyops.<operator>.backward` checks more and computes all
-gradients at once.
+and to take over from Fortran codes, while `pyops.<operator>.backward` computes all gradients at
+once.
 """
 
 from __future__ import annotations
@@ -14,130 +14,56 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from . import _kernels
-from ._arrays import VARIANTS, Array, check_array, plain
+from ._arrays import Array
 from ._operator import OPERATORS, Operator
-from ._signature import Input
-
-_MOST = 10
+from ._partial import Partial, words_of
+from ._signature import Signature, show_shape
 
 
 def _describe(op: Operator, name: str) -> str:
-    operands = ", ".join(op.signature.inputs)
-    graph = (
-        "\nadj_ja : array of integers, shape (num_entries, 2)\n"
-        "    Neighbour and edge of each entry, counted from 1.\n"
+    words = [w + _numbers_of(op.signature, w) for w in words_of(op.name)]
+    words[:0] = ["adj_ia (num_dst + 1 numbers)"] * op.signature.has_graph
+    held = ",\n    ".join(words)
+    held += ";\n    choices may be left out" * any(" (1 " in word for word in words)
+    shapes = "".join(
+        f"{i.name} : array, shape {show_shape(i.forms[-1], {})}{', or None' * i.optional}\n"
+        for i in op.signature.inputs.values()
     )
-    held = "adj_ia, then the options" if op.signature.has_graph else "sizes, then the choices"
+    graph = "adj_ja : array of integers, shape (num_entries, 2)\n" * op.signature.has_graph
+    graph += "    Neighbour and edge of each entry, from 1.\n" * op.signature.has_graph
+    samples = "per_sample : bool\n    Leave the gradients of the samples apart.\n"
     return (
         f"The gradient of `{op.name}` by {name}.\n\nParameters\n----------\n"
-        f"upstream_grad : array\n{operands} : arrays\n"
-        "    As `backward` takes them, bases as blocks, None where one is not there.\n"
-        f"indices : array of integers\n    {held}, as in Fortran; choices count from 1 and may be"
-        f" left out.{graph if op.signature.has_graph else ''}\n"
-        "Returns\n-------\narray\n\nRaises\n------\nValueError\n"
+        f"upstream_grad : array, shape {show_shape(op.signature.output, {})}\n{shapes}"
+        f"indices : array of integers, as in Fortran\n    {held}.\n"
+        f"{graph}{samples * (name in op.signature.by_sample)}\n"
+        f"Returns\n-------\narray, as {name}\n\nRaises\n------\nTypeError, ValueError\n"
         "    If shapes or indices do not fit.\n"
     )
 
 
-def _integers(label: str, values: Any, ndim: int) -> Any:
-    array = np.asarray(values)
-    if array.size == 0:
-        array = array.astype(np.int32)
-    if array.dtype.kind not in "iu" or array.ndim != ndim:
-        raise TypeError(
-            f"{label}: expected integers with {ndim} axes, got {array.dtype} with {array.ndim}"
-        )
-    if array.size and not 0 <= array.min() <= array.max() < 2**31:
-        raise ValueError(f"{label}: expected numbers from 0 to 2**31 - 1")
-    return np.ascontiguousarray(array, np.int32)
-
-
-def _rows_and_columns(array: Array) -> tuple[int, int]:
-    """The shape that Fortran sees."""
-    rows = int(np.prod(array.shape[1:])) if array.ndim > 1 else len(array)
-    return rows, len(array) if array.ndim > 1 else 1
+def _numbers_of(signature: Signature, word: str) -> str:
+    """What the numbers of a choice mean."""
+    option = signature.options.get(word)
+    if option is None or not option.choices:
+        return ""
+    if option.kind is bool:
+        return " (1 or 0)"
+    ours = {i.choice for i in signature.indexed.values() if i.option == word}
+    choices = [c for c in option.choices if c not in ours]
+    return f" ({', '.join(f'{k} {c}' for k, c in enumerate(choices, start=1))})"
 
 
 def _make(op: Operator, number: int, called: str) -> Callable[..., Array]:
-    inputs = list(op.signature.inputs.values())
-    apart = inputs[number].name in op.signature.by_sample
+    checked = Partial(op, number, called)
 
-    def partial(
-        upstream_grad: Array,
-        *operands_and_indices: Any,
-        per_sample: bool = False,
-    ) -> Array:
-        count = len(inputs)
-        more = 2 if op.signature.has_graph else 1
-        if len(operands_and_indices) != count + more:
-            names = [i.name for i in inputs] + ["indices", "adj_ja"][:more]
-            raise TypeError(
-                f"{called}: expected upstream_grad, {', '.join(names)}, "
-                f"got {1 + len(operands_and_indices)} arguments"
-            )
-        if per_sample and not apart:
-            raise ValueError(f"{called}: per_sample: expected False, there are no such gradients")
-        operands = operands_and_indices[:count]
-        upstream = _checked(called, "upstream_grad", upstream_grad, None)
-        arrays = [
-            None if x is None and i.optional else _checked(called, i.name, x, i, upstream)
-            for i, x in zip(inputs, operands, strict=True)
-        ]
-        this = arrays[number]
-        if this is None:
-            raise ValueError(f"{called}: {inputs[number].name}: expected an array, got None")
-        shape = (len(upstream), this.size) if per_sample else this.shape
-        output = np.empty(shape, upstream.dtype)
-        indices = _integers(f"{called}: indices", operands_and_indices[count], 1)
-        pairs = np.empty((0, 2), np.int32)
-        if more == 2:
-            pairs = _integers(f"{called}: adj_ja", operands_and_indices[-1], 2)
-            if pairs.shape[1] != 2:
-                raise ValueError(f"{called}: adj_ja: expected two columns, got {pairs.shape[1]}")
-        shapes = np.full((_MOST + 2, 2), -1, np.int64)
-        slots = [*arrays, *[None] * (_MOST - count), upstream, output]
-        for k, array in enumerate(slots):
-            if array is not None:
-                shapes[k] = _rows_and_columns(array)
-        nothing = np.zeros(1, upstream.dtype)
-        kernel = getattr(_kernels.pyops_partials, f"{op.name}_{VARIANTS[upstream.dtype.char]}")
-        status = kernel(
-            number + 1,
-            len(indices),
-            len(pairs),
-            shapes.T,
-            np.append(indices, np.int32(0)),
-            np.concatenate([pairs, np.zeros((1, 2), np.int32)]).T,
-            *(nothing if a is None or not a.size else a.reshape(-1) for a in slots[:-1]),
-            output.reshape(-1) if output.size else nothing,
-        )
-        if status:
-            raise MemoryError(f"{called}: not enough memory for the operands")
-        held = [a for a in [*arrays, upstream] if a is not None]
-        if output.size and np.isnan(output).all() and not any(np.isnan(a).any() for a in held):
-            raise ValueError(f"{called}: expected shapes and indices that fit together")
-        return output
+    def partial(*arguments: Any, **keywords: Any) -> Array:
+        return checked(*arguments, **keywords)
 
     partial.__name__ = partial.__qualname__ = called
-    partial.__doc__ = _describe(op, inputs[number].name)
+    partial.__doc__ = _describe(op, checked.name)
+    partial.__signature__ = checked.__signature__  # type: ignore[attr-defined]
     return partial
-
-
-def _checked(
-    called: str, name: str, array: object, declared: Input | None, like: Array | None = None
-) -> Array:
-    label = f"{called}: {name}"
-    found = plain(check_array(label, array))
-    if like is not None and found.dtype.char != like.dtype.char:
-        raise TypeError(f"{label}: expected {like.dtype} like upstream_grad, got {found.dtype}")
-    block = declared is not None and len(declared.forms) > 1 and len(declared.forms[1]) == 1
-    if found.ndim == 0 or (block and found.ndim != 1):
-        expected = "a block with one axis" if block else "one axis or more"
-        raise ValueError(f"{label}: expected {expected}, got shape {found.shape}")
-    return found
 
 
 @functools.cache

@@ -75,9 +75,9 @@ def test_kernels_too(sources, compiler, tmp_path):
     test_nodes(Whole(compiler, sources, tmp_path), sources, "r8")
 
 
-@pytest.mark.parametrize("program", ["originals", "tapes"])
+@pytest.mark.parametrize("program", ["originals", "tapes", "misuse"])
 def test_program(build, program):
-    build.run(PROGRAMS / f"{program}.f90")
+    build.run(PROGRAMS / "listening.f90", PROGRAMS / f"{program}.f90")
 
 
 def written(file, dtype):

@@ -1,5 +1,7 @@
 """The gradients of the Fortran face from plain arrays, against `backward`."""
 
+import functools
+import inspect
 import itertools
 
 import numpy as np
@@ -7,8 +9,9 @@ import pytest
 
 import pyops
 from pyops import partials
+from pyops._partial import words_of
 
-from .cases import OPERATORS, PAIRED, VARIANTS
+from .cases import OPERATORS, VARIANTS
 from .graphs import GRAPHS
 
 
@@ -43,9 +46,11 @@ def by_hand(problem, name, number, dtype=None, **keywords):
             for size, length in zip(form, x.shape, strict=True):
                 if size.text.isidentifier():
                     known[size.text] = length
+        shape = problem.arrays["gy"].shape
+        known |= {s.text: n for s, n in zip(op.signature.output, shape, strict=True)}
         known |= {o.name: problem.options[o.name] for o in declared if o.is_size}
         known |= {"modes": known.get("modes", min(inputs[-1].shape))}
-        indices = [known[n] for n in order_of_sizes(op.name) if n in known]
+        indices = [known[n] for n in words_of(op.name) if n in known]
         more = ([*indices, *codes],)
     gy = problem.arrays["gy"]
     if problem.rows("gy") == "num_entries":
@@ -54,13 +59,6 @@ def by_hand(problem, name, number, dtype=None, **keywords):
     if dtype is not None:
         arrays = [None if a is None else a.astype(dtype) for a in arrays]
     return getattr(partials, f"get_partial_{name}_val")(*arrays, *more, **keywords)
-
-
-def order_of_sizes(name):
-    """Sizes in the order of `indices`, which is that of the kernels."""
-    return {"gno_kernel": ["dim", "hidden", "in_features", "out_features"]}.get(
-        name, ["points", "modes", "width"]
-    )
 
 
 CASES = [
@@ -80,8 +78,6 @@ def test_value(case, number, graph):
     if name in case.absent or (not op.signature.has_graph and graph != "random"):
         pytest.skip("not there")
     problem = case.problem(GRAPHS[graph]())
-    if op.name in PAIRED and problem.graph.num_src != problem.graph.num_dst:
-        pytest.skip("by hand there are as many sources as destinations")
     if problem.options.keys() & op.signature.indexed.keys():
         pytest.skip("Fortran takes no row numbers")
     gradients = problem.run("backward")
@@ -105,6 +101,23 @@ def test_by_sample(op):
     np.testing.assert_allclose(got, expected, 1e-12, 1e-12)
 
 
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ("gno_kernel", "dim hidden in_features out_features activation"),
+        ("gno_conv", "hidden activation"),
+        ("gno_aggregate", ""),
+        ("kernel_conv", "kernel reduce"),
+        ("ono_encode", "points modes"),
+        ("ono_decode", "points modes"),
+        ("elem_scale", "width"),
+    ],
+)
+def test_words_of_indices(op, words):
+    """Those of the Fortran library athena, and choices behind them."""
+    assert words_of(op) == words.split()
+
+
 def test_names():
     assert "get_partial_gno_agg_kernels_val" in dir(partials)
     assert "indices" in partials.get_partial_gno_kernel_coords_val.__doc__
@@ -119,9 +132,47 @@ REFUSED = {
     "absent": (lambda a: [a[0], None, *a[2:]], TypeError, "coords: expected a NumPy array"),
     "indices": (lambda a: [*a[:-1], [1.5]], TypeError, "indices: expected integers"),
     "negative": (lambda a: [*a[:-1], [-1]], ValueError, "indices: expected numbers from 0"),
-    "sizes": (lambda a: [*a[:-1], [2, 5, 3, 3]], ValueError, "shapes and indices that fit"),
-    "choice": (lambda a: [*a[:-1], [2, 5]], ValueError, "shapes and indices that fit"),
-    "shape": (lambda a: [a[0][1:], *a[1:]], ValueError, "shapes and indices that fit"),
+    "sizes": (
+        lambda a: [*a[:-1], [2, 5, 3, 3]],
+        ValueError,
+        r"params: expected shape \(.*=69,\), got \(51,\)",
+    ),
+    "size": (
+        lambda a: [*a[:-1], [3, 5, 2, 3]],
+        ValueError,
+        "indices: dim: expected 2 as arrays have it, got 3",
+    ),
+    "zero": (
+        lambda a: [*a[:-1], [2, 0, 2, 3]],
+        ValueError,
+        "indices: hidden: expected at least 1, got 0",
+    ),
+    "choice": (
+        lambda a: [*a[:-1], [2, 5, 2, 3, 9]],
+        ValueError,
+        "indices: activation: expected a number from 1 to 4, got 9",
+    ),
+    "length": (
+        lambda a: [*a[:-1], [2, 5]],
+        ValueError,
+        "indices: expected dim, hidden, in_features, out_features, activation, of which activation "
+        "may be left out, got 2 numbers",
+    ),
+    "shape": (
+        lambda a: [a[0][1:], *a[1:]],
+        ValueError,
+        r"upstream_grad: expected shape \(num_edges=7, .*=6\), got \(6, 6\)",
+    ),
+    "shape and NaN": (
+        lambda a: [a[0][1:] * np.nan, *a[1:]],
+        ValueError,
+        r"upstream_grad: expected shape \(num_edges=7, .*=6\), got \(6, 6\)",
+    ),
+    "axes": (
+        lambda a: [a[0], a[1][0], *a[2:]],
+        ValueError,
+        r"coords: expected shape \(num_edges, dim\), got shape \(2,\)",
+    ),
 }
 
 
@@ -133,11 +184,58 @@ def test_refusals(rng, cause):
         partials.get_partial_gno_kernel_coords_val(*change([*arrays, [2, 5, 2, 3]]))
 
 
-@pytest.mark.parametrize("pairs", [[(1, 0)] * 3, [(9, 1)] * 3, [(1, 1)] * 2, [(0, 1)] * 3])
-def test_graphs_that_are_none(rng, pairs):
+GRAPHS_THAT_ARE_NONE = {
+    "no edge": ([1, 3, 4], [(1, 0)] * 3, "adj_ja: expected edges from 1 to 5, got 0 in row 0"),
+    "node": ([1, 3, 4], [(1, 1), (9, 1), (1, 1)], "adj_ja: expected nodes from 1 to 4, got 9 in"),
+    "node 0": ([1, 3, 4], [(0, 1)] * 3, "adj_ja: expected nodes from 1 to 4, got 0 in row 0"),
+    "end": ([1, 3, 4], [(1, 1)] * 2, "indices: expected adj_ia from 1 to 3, .* got 1 to 4"),
+    "order": ([1, 5, 4], [(1, 1)] * 3, "indices: expected adj_ia .* that does not decrease"),
+    "length": ([1, 4], [(1, 1)] * 3, "indices: expected adj_ia with 3 offsets, got 2 numbers"),
+    "columns": ([1, 3, 4], [(1, 1, 1)] * 3, r"adj_ja: expected two columns, got shape \(3, 3\)"),
+}
+
+
+@pytest.mark.parametrize("cause", GRAPHS_THAT_ARE_NONE)
+def test_graphs_that_are_none(rng, cause):
+    offsets, pairs, message = GRAPHS_THAT_ARE_NONE[cause]
     arrays = [rng.standard_normal(shape) for shape in ((2, 3), (4, 2), (5, 6))]
-    with pytest.raises(ValueError, match="shapes and indices that fit"):
-        partials.get_partial_gno_agg_features_val(*arrays, [1, 3, 4], pairs)
+    with pytest.raises(ValueError, match=message):
+        partials.get_partial_gno_agg_features_val(*arrays, offsets, pairs)
+
+
+def test_keywords(rng):
+    gy, x, kappa = (rng.standard_normal(shape) for shape in ((2, 3), (4, 2), (5, 6)))
+    graph = [1, 3, 4], [(1, 1), (2, 5), (4, 3)]
+    expected = partials.get_partial_gno_agg_features_val(gy, x, kappa, *graph)
+    call = functools.partial(partials.get_partial_gno_agg_features_val, gy, features=x, kappa=kappa)
+    got = call(adj_ja=graph[1], indices=graph[0])
+    np.testing.assert_array_equal(got, expected)
+    with pytest.raises(TypeError, match="expected upstream_grad, features, kappa, indices, adj_ja"):
+        call(indices=graph[0])
+    with pytest.raises(TypeError, match="per_sample: expected True or False, got 1"):
+        call(adj_ja=graph[1], indices=graph[0], per_sample=1)
+
+
+@pytest.mark.parametrize("number", [np.inf, np.nan, 1e308])
+def test_numbers_that_are_not_finite(rng, number):
+    """They come out as what they are."""
+    gy, x, basis = (rng.standard_normal(shape) for shape in ((3, 2), (3, 4), 8))
+    gy[:] = number
+    got = partials.get_partial_ono_encode_u_val(gy, x, basis, [4, 2])
+    with np.errstate(all="ignore"):
+        expected = pyops.ono_encode.backward(x, basis, gy)[0]
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_docstrings():
+    text = partials.get_partial_gno_conv_params_val.__doc__
+    names = ["upstream_grad", "features", "coords", "params", "indices", "adj_ja"]
+    assert [line.partition(" :")[0] for line in text.split("\n") if " : " in line] == names
+    assert list(inspect.signature(partials.get_partial_gno_conv_params_val).parameters) == [
+        *names,
+        "per_sample",
+    ]
+    assert "activation (1 relu, 2 silu, 3 gelu, 4 tanh)" in text
 
 
 def test_every_gradient_is_there():

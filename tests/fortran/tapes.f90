@@ -1,31 +1,13 @@
 module tapes_test
   !! What a tape does beside the derivatives of single operators.
-  use iso_fortran_env, only: real32, real64, int64, error_unit
+  use iso_fortran_env, only: real32, real64, int64
+  use listening, only: expect, listen, refused, told
   use pyops
   implicit none
   private
   public :: run
-  integer, public :: failures = 0
-  integer :: told = 0, last_status = 0
-  character(300) :: last_message = " "
 
 contains
-
-  subroutine expect(true, what)
-    logical, intent(in) :: true
-    character(*), intent(in) :: what
-    if (true) return
-    failures = failures + 1
-    write (error_unit, '(2a)') "failed: ", what
-  end subroutine
-
-  subroutine listen(status, message)
-    integer, intent(in) :: status
-    character(*), intent(in) :: message
-    told = told + 1
-    last_status = status
-    last_message = message
-  end subroutine
 
   subroutine run()
     integer :: seed(64) = 17
@@ -35,9 +17,6 @@ contains
     call gradients_add_up()
     call leaves_of_the_caller()
     call intrinsics_remain()
-    call errors()
-    call tapes_apart()
-    call bad_graphs()
     call third_derivatives()
     call forces()
     call many_threads()
@@ -129,106 +108,6 @@ contains
     call expect(all(abs(x) < 1e-5), "matmul")
   end subroutine
 
-  subroutine refused(tape, status, message)
-    !! The last error was this one, once, and is noted on the tape, which is made good again.
-    type(tape_type), intent(inout) :: tape
-    integer, intent(in) :: status
-    character(*), intent(in) :: message
-    call expect(told == 1 .and. last_status == status, "told once of: "//message)
-    call expect(last_message == message, "'"//trim(last_message)//"' is not '"//message//"'")
-    call expect(tape%status() == status .and. tape%message() == message, "noted: "//message)
-    call tape%reset_status()
-    told = 0
-  end subroutine
-
-  subroutine errors()
-    type(tape_type) :: tape
-    type(graph_type) :: graph, empty
-    type(array_type), pointer :: x, e, p, y, z
-    type(array_type), target :: alone, other
-    told = 0
-    call graph%from_edges([1, 2, 3], [2, 3, 1])
-    x => tape%variable(reshape([5.0, 3.0, 1.0, 6.0, 4.0, 2.0], [2, 3]))
-    e => tape%variable(reshape([1.0, 2.0, 3.0], [1, 3]))
-    p => tape%variable(spread(0.1, 1, 22))
-    y => gno_conv(graph, x, x, p, hidden=2)
-    call refused(tape, wrong_shape, "gno_conv: params: expected shape (18, 1), got (22, 1)")
-    y => gno_conv(graph, x, p, p, hidden=2)
-    call refused(tape, wrong_shape, "gno_conv: coords: expected shape (22, 3), got (22, 1)")
-    z => tanh(y) + x
-    call z%backward()
-    call expect(told == 0 .and. size(z%val) == 0, "operators on what failed do nothing")
-    y => gno_conv(graph, x, e, p, hidden=2, activation="sine")
-    call refused(tape, wrong_argument, "gno_conv: activation: expected relu, silu, gelu or tanh")
-    y => gno_conv(graph, x, e, p, hidden=0)
-    call refused(tape, wrong_argument, "gno_conv: hidden: expected at least 1")
-    y => gno_conv(empty, x, e, p, hidden=2)
-    call refused(tape, wrong_argument, "gno_conv: graph: expected one that has been filled")
-    y => matmul(x, x)
-    call refused(tape, wrong_shape, "matmul: b: expected shape (3, 3), got (2, 3)")
-    y => x + p
-    call refused(tape, wrong_shape, &
-                 "add: x2, if it is to match x1: expected shape (2, 1), got (22, 1)")
-    y => reshape(x, [4, 2])
-    call refused(tape, wrong_shape, &
-                 "reshape: x, as many elements as: expected shape (4, 2), got (2, 3)")
-    y => gather(x, [1, 4])
-    call refused(tape, wrong_index, "gather: columns: expected numbers of columns of x, from 1")
-    y => sum(x, dim=3)
-    call refused(tape, wrong_argument, "sum: dim: expected 1 or 2")
-    y => ono_encode(x, x)
-    call refused(tape, wrong_argument, "ono_encode: expected at most as many modes as points")
-    y => x*x
-    call y%backward(e%val)
-    call refused(tape, wrong_shape, "multiply: backward: seed: expected shape (2, 3), got (1, 3)")
-    alone%val = x%val
-    other%val = x%val
-    y => alone*other
-    call expect(told == 1 .and. last_status == no_tape, "operands without a tape")
-    told = 0
-    call tape%clear()
-    call graph%clear()
-  end subroutine
-
-  subroutine tapes_apart()
-    !! Operands of different tapes, and numbers beside a variable on none.
-    type(tape_type) :: one, other
-    type(array_type), pointer :: y
-    type(array_type), target :: own
-    told = 0
-    y => one%variable([1.0, 2.0]) + other%variable([3.0, 4.0])
-    call expect(told == 1 .and. size(y%val) == 0, "operands of different tapes")
-    allocate (own%val(2, 1), source=1.0)
-    y => own*2.0
-    call expect(last_status == no_tape .and. size(y%val) == 0, "a number beside no tape")
-    y => 2.0*own
-    call expect(told == 3, "no tape beside a number")
-    call one%clear()
-    call other%clear()
-  end subroutine
-
-  subroutine bad_graphs()
-    type(graph_type) :: graph
-    integer :: status
-    told = 0
-    call graph%from_csr([1, 2, 3], reshape([1, 1, 2, 0], [2, 2]), status=status)
-    call expect(status == wrong_index .and. told == 1 .and. .not. associated(graph%rows), "edge 0")
-    call expect(last_message == "graph: adj_ja: entry 2: expected a node from 1 to 2 and an " &
-                //"edge from 1 to 1, got 2 and 0; leave out self loops that have no edge", "edge 0")
-    call graph%from_csr([1, 2, 3], reshape([1, 1, 3, 1], [2, 2]), status=status)
-    call expect(status == wrong_index .and. told == 2, "a neighbour that is not there")
-    call graph%from_csr([1, 3, 2], reshape([1, 1, 1, 1], [2, 2]), status=status)
-    call expect(status == wrong_index .and. told == 3, "offsets that decrease")
-    call graph%from_edges([1, 2], [1], status=status)
-    call expect(status == wrong_shape .and. told == 4, "ends of different numbers")
-    call graph%from_edges([1, 2], [1, 3], num_dst=2, status=status)
-    call expect(status == wrong_index .and. told == 5, "a destination that is not there")
-    call graph%from_edges([1_int64, 2_int64], [1_int64, 3_int64], status=status)
-    call expect(status == no_error .and. told == 5, "a good graph")
-    call graph%clear()
-    told = 0
-  end subroutine
-
   subroutine third_derivatives()
     type(tape_type) :: tape
     type(array_type_r8), pointer :: x, y, first, second
@@ -241,6 +120,11 @@ contains
     call expect(told == 0, "which is no error")
     call second%backward()
     call refused(tape, no_derivative, "sin: there are no third derivatives")
+    call expect(abs(second%val(1, 1) + sin(0.5_real64)) < 1e-12, "values remain")
+    x%tangent = x%val
+    call second%jvp()
+    call refused(tape, no_derivative, "sin: there are no third derivatives")
+    call expect(.not. allocated(second%tangent), "nor a tangent")
     call tape%clear()
   end subroutine
 
@@ -358,7 +242,8 @@ contains
 end module
 
 program tapes
-  use tapes_test, only: run, failures
+  use listening, only: failures
+  use tapes_test, only: run
   implicit none
   call run()
   if (failures > 0) error stop 1
