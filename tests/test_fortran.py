@@ -75,7 +75,7 @@ def test_kernels_too(sources, compiler, tmp_path):
     test_nodes(Whole(compiler, sources, tmp_path), sources, "r8")
 
 
-@pytest.mark.parametrize("program", ["originals", "tapes"])
+@pytest.mark.parametrize("program", ["originals", "tapes", "molecules"])
 def test_program(build, program):
     build.run(PROGRAMS / f"{program}.f90")
 
