@@ -59,6 +59,8 @@ class Case:
                 f"{self.operator}: {self.degree} edges a node{hub}, {self.heads} heads of "
                 f"{self.width}, {self.dtype}"
             )
+        if self.operator == "dimenet_aggregate":
+            return f"{name}: {self.degree} edges a node, C {self.width}, {self.dtype}"
         return (
             f"{name}: {self.degree} edges a node{hub}, d {self.dims}, H {self.hidden}, "
             f"F {self.width}, {self.dtype}"
@@ -82,6 +84,31 @@ CASES = (
     # 24 edges a node as in molecules, 44 as in crystals, with seven degrees.
     Case("dimenet_aggregate", nodes=1000, degree=24),
     Case("dimenet_aggregate", nodes=1000, degree=44, phases=PHASES[:1]),
+    # Linear in the edges whatever the number of triplets, and 2.5e8 of those.
+    *(
+        Case(
+            "dimenet_aggregate",
+            nodes=1000,
+            degree=n,
+            phases=FIRST_ORDER,
+            one_thread=True,
+            plotted=True,
+        )
+        for n in (5, 10, 20, 40)
+    ),
+    *(
+        Case(
+            "dimenet_aggregate",
+            nodes=1000,
+            degree=n,
+            phases=FIRST_ORDER,
+            one_thread=True,
+            plotted=True,
+            peers=ALONE,
+        )
+        for n in (70, 100)
+    ),
+    Case("dimenet_aggregate", nodes=100_000, degree=50, phases=FIRST_ORDER, peers=ALONE),
     *(Case(name, nodes=200, degree=1, samples=128, one_thread=True) for name in BASES),
     Case("gno_conv", plotted=True),
     Case("gno_conv", dtype="float64", peers=ALONE),

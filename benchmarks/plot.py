@@ -9,10 +9,13 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from benchmarks.peers import NAMES, PEERS
+from benchmarks.problem import operator_module
 from benchmarks.report import Rates, limit
 from benchmarks.row import Row
 
-COLORS = dict(zip(PEERS, ("#0b6e4f", "#d1495b", "#e39d2d", "#3d5a80", "#7d5ba6"), strict=True))
+COLORS = dict(
+    zip(PEERS, ("#0b6e4f", "#d1495b", "#e39d2d", "#3d5a80", "#7d5ba6", "#8d6a4f"), strict=True)
+)
 STYLE = {
     "font.size": 10,
     "axes.titlesize": 11,
@@ -26,20 +29,26 @@ STYLE = {
 
 
 def draw(rows: list[Row], rates: Rates, folder: Path) -> None:
-    """Write plot.svg and plot.png, unless no plotted case was measured."""
-    rows = [row for row in rows if row.case.plotted and row.seconds]
-    if not rows:
-        return
+    """Write plot-OPERATOR.svg and .png for each operator with plotted cases that were measured."""
+    plotted = [row for row in rows if row.case.plotted and row.seconds]
+    for operator in dict.fromkeys(row.case.operator for row in plotted):
+        draw_operator([row for row in plotted if row.case.operator == operator], rates, folder)
+
+
+def draw_operator(rows: list[Row], rates: Rates, folder: Path) -> None:
     threads = min(row.threads for row in rows)
     rows = sorted((row for row in rows if row.threads == threads), key=lambda row: row.case.edges)
     forward, backward = ([r for r in rows if r.phase == p] for p in ("forward", "backward"))
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(1, 3, figsize=(12.6, 4.2), layout="constrained")
         case = rows[0].case
-        subtitle = (
-            f"{case.title}, {threads} thread{'s' * (threads > 1)}. "
-            f"The peers store each edge's matrix, {4 * case.width**2 / 1024:.0f} KB."
-        )
+        series = case.title
+        if len({row.case.nodes for row in rows}) == 1:
+            series = series.replace(
+                f"{case.degree} edges a node",
+                f"{case.nodes:,} nodes, {case.degree} to {rows[-1].case.degree} edges each",
+            )
+        subtitle = f"{series}, {threads} thread{'s' * (threads > 1)}. {note(case)}"
         figure.suptitle(subtitle, x=0.01, ha="left", fontsize=10, color="0.35")
         axes[1].sharey(axes[0])
         panel(axes[0], forward, lambda row: 1e3 * median(row.seconds), rates)
@@ -50,8 +59,13 @@ def draw(rows: list[Row], rates: Rates, folder: Path) -> None:
         axes[2].set(title="forward + backward: extra memory", ylabel="megabytes")
         axes[0].legend(loc="lower right")
         for suffix in ("svg", "png"):
-            figure.savefig(folder / f"plot.{suffix}", dpi=160)
+            figure.savefig(folder / f"plot-{case.operator}.{suffix}", dpi=160)
         plt.close(figure)
+
+
+def note(case) -> str:
+    """What the peers do that costs them."""
+    return getattr(operator_module(case), "NOTE", "").format(case=case)
 
 
 def panel(axis, rows: list[Row], value, rates: Rates) -> None:

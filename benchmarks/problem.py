@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 
-from benchmarks.cases import Case
+from benchmarks.cases import ALONE, Case
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def make(case: Case) -> Problem:
         "dst": dst,
         "offsets": np.searchsorted(dst, np.arange(case.nodes + 1)),
     }
-    if hasattr(operator, "pairs"):
+    if hasattr(operator, "pairs") and case.peers != ALONE:
         graph |= operator.pairs(case, graph["src"], graph["dst"])
     if hasattr(operator, "constants"):
         graph |= operator.constants(case, rng)

@@ -7,6 +7,7 @@ from ase import Atoms
 from ase.build import molecule
 from ase.collections import g2
 from tblite.interface import Calculator
+from tqdm import tqdm
 
 ELEMENTS = {"H": 0, "C": 1, "N": 2, "O": 3}
 BOHR, HARTREE = 0.529177210903, 27.211386245988  # in angstrom and electron volt
@@ -48,7 +49,7 @@ def label(name: str, atoms: Atoms) -> Structure:
 def make_structures(frames, rattle=0.08, seed=0):
     """So many rattled frames of each molecule."""
     rng, structures = np.random.default_rng(seed), []
-    for name in molecules():
+    for name in tqdm(molecules(), desc="labels", unit="molecule", dynamic_ncols=True):
         for _ in range(frames):
             atoms = molecule(name)
             atoms.positions += rattle * rng.standard_normal(atoms.positions.shape)

@@ -12,15 +12,15 @@ def draw(path, losses, energies, forces):
     window = max(1, len(losses) // 60)
     smooth = np.convolve(losses, np.ones(window) / window, "valid")
     axes[0].semilogy(np.arange(len(smooth)) + window, np.sqrt(smooth))
-    axes[0].set(xlabel="step", ylabel="error in training (eV/Å)", title="Progress")
+    axes[0].set(xlabel="step", ylabel="error in training (eV/Å)", title="Training")
     pairs = (
-        (axes[1], energies, "Energies per atom (eV)"),
-        (axes[2], forces, "Force components (eV/Å)"),
+        (axes[1], energies, "Molecules not seen: energy (eV/atom)"),
+        (axes[2], forces, "Molecules not seen: forces (eV/Å)"),
     )
     for axis, (exact, got), title in pairs:
         ends = np.min([exact.min(), got.min()]), np.max([exact.max(), got.max()])
         axis.plot(ends, ends, color="0.7", zorder=0)
         axis.plot(exact.ravel(), got.ravel(), ".", markersize=3)
-        axis.set(xlabel="GFN2-xTB", ylabel="DimeNet++", title=f"{title}, molecules not seen")
+        axis.set(xlabel="GFN2-xTB", ylabel="DimeNet++", title=title)
         axis.set_aspect("equal", adjustable="datalim")
     figure.savefig(path, dpi=120)

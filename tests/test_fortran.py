@@ -75,7 +75,7 @@ def test_kernels_too(sources, compiler, tmp_path):
     test_nodes(Whole(compiler, sources, tmp_path), sources, "r8")
 
 
-@pytest.mark.parametrize("program", ["originals", "tapes", "misuse"])
+@pytest.mark.parametrize("program", ["originals", "tapes", "misuse", "molecules"])
 def test_program(build, program):
     build.run(PROGRAMS / "listening.f90", PROGRAMS / f"{program}.f90")
 

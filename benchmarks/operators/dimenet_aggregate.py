@@ -7,6 +7,7 @@ import numpy as np
 from benchmarks.problem import normal
 
 SPHERICAL, RADIAL, MIDDLE = 7, 6, 8
+NOTE = "The peers take a list of all triplets."
 
 
 def pairs(case, src, dst):

@@ -5,6 +5,8 @@ from benchmarks.operators.gno_aggregate import output_shape
 from benchmarks.operators.gno_kernel import pack, unpack
 from benchmarks.problem import normal
 
+NOTE = "The peers store a matrix for every edge."
+
 __all__ = ["output_shape", "pack", "unpack"]
 
 
