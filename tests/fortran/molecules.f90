@@ -1,25 +1,17 @@
 module molecules_test
   !! DimeNet's energy of some atoms: forces, and the gradient of a loss of forces.
-  use iso_fortran_env, only: real64, error_unit
+  use iso_fortran_env, only: real64
+  use listening, only: expect
   use pyops
   implicit none
   private
   public :: run
-  integer, public :: failures = 0
   integer, parameter :: atoms = 6, edges = atoms*(atoms - 1)
   integer, parameter :: degrees = 4, radial = 3, channels = 5, middle = 2
   integer, parameter :: rows = degrees*radial + channels
   integer :: src(edges), dst(edges)
 
 contains
-
-  subroutine expect(true, what)
-    logical, intent(in) :: true
-    character(*), intent(in) :: what
-    if (true) return
-    failures = failures + 1
-    write (error_unit, '(2a)') "failed: ", what
-  end subroutine
 
   function energy_of(graph, x, messages, weights) result(energy)
     type(graph_type), intent(in) :: graph
@@ -149,7 +141,8 @@ contains
 end module
 
 program molecules
-  use molecules_test, only: run, failures
+  use listening, only: failures
+  use molecules_test, only: run
   implicit none
   call run()
   if (failures > 0) error stop 1
