@@ -37,6 +37,10 @@ def heavy(name):
         ends = np.random.default_rng(0).integers(0, 100, (2, 4_000_000))
         graph = shared(*ends, np.zeros(len(ends[0]), int), 100, 100, 1)
         widths = {"in_features": 128, "out_features": 128}
+    elif name in ("gat", "gat_v2", "transformer_conv"):
+        ends = np.random.default_rng(0).integers(0, 500, (2, 2_000_000))
+        graph = shared(*ends, np.zeros(len(ends[0]), int), 500, 500, 1)
+        widths = {"width": 192}
     elif name == "hetero_basis":
         *ends, types = np.random.default_rng(0).integers(0, [[2000], [2000], [8]], (3, 300_000))
         graph = shared(*ends, types, 2000, 2000, 8)
