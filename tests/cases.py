@@ -201,7 +201,9 @@ def variants(op):
         choices = [choice for _, choice in some]
         every = [*itertools.product([False, True], repeat=len(optional))]
         if number and len(every) > 2:
-            every = sorted({every[0], every[number % len(every)]})
+            one = [missing for missing in every if sum(missing) == 1]
+            turns = range(number - 1, number - 1 + len(one) // 2)
+            every = [every[0], *(one[turn % len(one)] for turn in turns)]
         for missing in every:
             gone = set(itertools.compress(optional, missing))
             if signature.one_of and gone >= set(signature.one_of):
