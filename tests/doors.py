@@ -1,4 +1,4 @@
-"""Small cases for the doors to frameworks: what they take, and a scalar to differentiate twice."""
+"""Small cases for the doors to frameworks: a graph, arrays and options."""
 
 import numpy as np
 

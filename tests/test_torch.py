@@ -7,10 +7,8 @@ torch = pytest.importorskip("torch")
 
 import pyops  # noqa: E402
 import pyops.torch as pt  # noqa: E402
-from pyops._operator import OPERATORS  # noqa: E402
 
-from .cases import OPERATORS as ROOMS  # noqa: E402
-from .cases import representative  # noqa: E402
+from .doors import OPERATORS, arguments  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
@@ -23,21 +21,10 @@ class Example:
 
     def __init__(self, name, seed=0):
         self.name, self.op, self.door = name, OPERATORS[name], getattr(pt, name)
-        self.options = {}
+        graph, arrays, self.options = arguments(name, seed)
         self.graph = None
-        if name in ROOMS:
-            problem = representative(name).problem(seed=seed)
-            self.options = dict(problem.options)
-            arrays = [problem.arrays[n] for n in self.op.signature.inputs]
-            if problem.graph is not None:
-                g = problem.graph
-                self.graph = pt.Graph(g.src, g.dst, g.num_src, g.num_dst)
-                if g.num_edges != len(g.src):
-                    self.graph = None
-        else:
-            rng = np.random.default_rng(seed)
-            shapes = [(3, 4), (4,)][: len(self.op.signature.inputs)]
-            arrays = [rng.uniform(0.2, 0.8, shape) for shape in shapes]
+        if graph is not None:
+            self.graph = pt.Graph(graph.src, graph.dst, graph.num_src, graph.num_dst)
         self.tensors = [torch.from_numpy(np.array(a)) for a in arrays if a is not None]
 
     def __call__(self, *tensors):

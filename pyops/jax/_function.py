@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._door import Door
 from .._indices import check_indices
 from .._operator import Operator
 from ..graph import Graph as PlainGraph
@@ -21,31 +22,18 @@ DTYPES = "float32", "float64"
 
 def function(op: Operator) -> Callable[..., jax.Array]:
     """The operator on JAX arrays."""
-    signature = op.signature
-    least, most = signature.required, len(signature.inputs)
-    declared = [*signature.inputs.values()]
+    door, signature = Door(op, "jax"), op.signature
+    declared, label = [*signature.inputs], door.label
 
     def call(*inputs: Any, **options: Any) -> jax.Array:
-        indices: tuple[Any, ...] = ()
-        sizes: tuple[int, ...] = ()
-        if signature.has_graph and inputs:
-            graph, *inputs = inputs  # type: ignore[assignment]
-            indices, sizes = _graph(label, graph)
-        if not least <= len(inputs) <= most:
-            names = ", ".join(signature.positional)
-            got = len(inputs) + signature.has_graph
-            raise TypeError(f"{label}: expected arguments ({names}), got {got}")
-        arrays = [
-            None if a is None and i.optional else _array(f"{label}: {i.name}", a)
-            for a, i in zip(inputs, declared, strict=False)
-        ]
-        arrays += [None] * (most - len(arrays))
+        graph, arrays = door.arguments(inputs, _graph, _array)
+        indices, sizes = graph or ((), ())
         given = [a for a in arrays if a is not None]
-        for i, array in zip(declared, arrays, strict=True):
+        for name, array in zip(declared, arrays, strict=True):
             if array is not None and array.dtype != given[0].dtype:
-                first = next(j.name for j, a in zip(declared, arrays, strict=True) if a is not None)
+                first = next(n for n, a in zip(declared, arrays, strict=True) if a is not None)
                 raise TypeError(
-                    f"{label}: {i.name}: expected {given[0].dtype} like {first}, got {array.dtype}"
+                    f"{label}: {name}: expected {given[0].dtype} like {first}, got {array.dtype}"
                 )
         if signature.one_of and not given:
             raise TypeError(f"{label}: expected {' or '.join(signature.one_of)}, got neither")
@@ -67,11 +55,7 @@ def function(op: Operator) -> Callable[..., jax.Array]:
         (y,) = value.bind(*indices, *rows.values(), *given, call=told)
         return y
 
-    label = f"pyops.jax.{op.name}"
-    call.__name__ = call.__qualname__ = op.name
-    call.__module__ = "pyops.jax"
-    call.__doc__ = op.__doc__
-    call.__signature__ = op.__signature__  # type: ignore[attr-defined]
+    door.dress(call)
     return call
 
 
@@ -80,9 +64,7 @@ def _graph(label: str, graph: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
         return graph.indices, graph.sizes
     if isinstance(graph, PlainGraph):
         return tuple(map(jnp.asarray, arrays_of(graph))), sizes_of(graph)
-    raise TypeError(
-        f"{label}: graph: expected pyops.jax.Graph or pyops.Graph, got {type(graph).__name__}"
-    )
+    raise TypeError(f"{label}: expected pyops.jax.Graph or pyops.Graph, got {type(graph).__name__}")
 
 
 def _array(label: str, array: Any) -> Any:

@@ -45,11 +45,6 @@ def _jitted(primitive: Primitive, call: Call) -> Any:
     return jax.jit(lambda *arrays: primitive.bind(*arrays, call=call))
 
 
-def _inputs(call: Call, arrays: Sequence[Any]) -> list[Any]:
-    """The inputs x that are there."""
-    return [*arrays[call.leading : call.leading + len(call.names)]]
-
-
 def _shapes(*arrays: Any, call: Call) -> list[Any]:
     inputs = call.places(arrays)[: len(call.op.signature.inputs)]
     held = dict(zip(call.op.signature.inputs, inputs, strict=True))

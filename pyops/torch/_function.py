@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function, forward_ad
 
+from .._door import Door
 from .._operator import Operator
 from ..graph import Graph
 from ._call import Call, Maybe, by_name, check
@@ -171,30 +172,23 @@ def _recorded(tensors: Sequence[Maybe]) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
+def _plain(label: str, graph: Any) -> Graph:
+    if not isinstance(graph, Graph):
+        raise TypeError(f"{label}: expected pyops.Graph, got {type(graph).__name__}")
+    return graph
+
+
 def function(op: Operator) -> Callable[..., Tensor]:
     """The operator on tensors."""
-    signature = op.signature
-    least, most = signature.required, len(signature.inputs)
-    has_graph = signature.has_graph
-    declared = [*signature.inputs.values()]
+    door, registered = Door(op, "torch"), Registered(op)
 
     def call(*inputs: Any, **options: Any) -> Tensor:
-        graph = None
-        if has_graph and inputs:
-            graph, *inputs = inputs  # type: ignore[assignment]
-            if not isinstance(graph, Graph):
-                raise TypeError(f"{label}: graph: expected pyops.Graph, got {type(graph).__name__}")
-        if not least <= len(inputs) <= most:
-            names = ", ".join(signature.positional)
-            raise TypeError(f"{label}: expected arguments ({names}), got {len(inputs) + has_graph}")
-        tensors = [
-            None if t is None and i.optional else check(f"{label}: {i.name}", t)
-            for t, i in zip(inputs, declared, strict=False)
-        ]
-        tensors += [None] * (most - len(tensors))
+        graph, tensors = door.arguments(inputs, _plain, check)
         if _traced(tensors):
             if graph is not None and not isinstance(graph, TorchGraph):
-                raise TypeError(f"{label}: graph: expected pyops.torch.Graph where torch compiles")
+                raise TypeError(
+                    f"{door.label}: graph: expected pyops.torch.Graph where torch compiles"
+                )
             return registered(graph, tensors, options)
         told = Call(op, graph, options)
         if not _recorded(tensors):
@@ -202,10 +196,5 @@ def function(op: Operator) -> Callable[..., Tensor]:
         result: Tensor = Value.apply(told, *tensors)
         return result
 
-    registered = Registered(op)
-    label = f"pyops.torch.{op.name}"
-    call.__name__ = call.__qualname__ = op.name
-    call.__module__ = "pyops.torch"
-    call.__doc__ = op.__doc__
-    call.__signature__ = op.__signature__  # type: ignore[attr-defined]
+    door.dress(call)
     return call

@@ -1,0 +1,47 @@
+"""What the doors to frameworks share: an operator as a function of their arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ._operator import Operator
+
+Found = TypeVar("Found")
+
+
+class Door:
+    """An operator behind a function of one framework."""
+
+    def __init__(self, op: Operator, framework: str) -> None:
+        self.op, self.module = op, f"pyops.{framework}"
+        self.label = f"{self.module}.{op.name}"
+        self._declared = [*op.signature.inputs.values()]
+
+    def arguments(
+        self,
+        given: Sequence[Any],
+        check_graph: Callable[[str, Any], Found],
+        check: Callable[[str, Any], Any],
+    ) -> tuple[Found | None, list[Any]]:
+        """The graph, None if the operator has none, and one array or None for each input."""
+        signature, graph, arrays = self.op.signature, None, given
+        if signature.has_graph and given:
+            graph, arrays = check_graph(f"{self.label}: graph", given[0]), given[1:]
+        most = len(self._declared)
+        if not signature.required <= len(arrays) <= most:
+            names = ", ".join(signature.positional)
+            count = len(arrays) + signature.has_graph
+            raise TypeError(f"{self.label}: expected arguments ({names}), got {count}")
+        found = [
+            None if a is None and i.optional else check(f"{self.label}: {i.name}", a)
+            for a, i in zip(arrays, self._declared, strict=False)
+        ]
+        return graph, found + [None] * (most - len(found))
+
+    def dress(self, call: Callable[..., Any]) -> None:
+        """Give the function the name, the signature and the text of the operator."""
+        call.__name__ = call.__qualname__ = self.op.name
+        call.__module__ = self.module
+        call.__doc__ = self.op.__doc__
+        call.__signature__ = self.op.__signature__  # type: ignore[attr-defined]
