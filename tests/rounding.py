@@ -1,7 +1,8 @@
 """How far rounding may take a result: 8 eps sqrt(terms), in units of the sum of magnitudes.
 
 Where the condition of a basis or of a softmax enters, or functions of distances and angles whose
-terms have any sign, as far as rounding of the inputs takes it, several times.
+terms have any sign, as far as rounding of the inputs takes it, several times; solving by the factor
+of a basis loses its condition once more.
 """
 
 from dataclasses import replace
@@ -51,6 +52,8 @@ def _sensitivities(problem, phase, eps, times=40):
     rng = np.random.default_rng(0)
     exact = reference(problem, phase)
     sizes = [0.0 if a is None else abs(a).max(initial=0) for a in exact]
+    if "basis" in problem.arrays:
+        times *= np.clip(np.linalg.cond(problem.arrays["basis"]) / 10, 1, 3)
     if problem.op.name in SOFTMAX or "vectors" in problem.arrays:
         # Terms as large as the cotangents cancel where a row has equal logits or one entry, and
         # where directions coincide.
