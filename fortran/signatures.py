@@ -140,13 +140,13 @@ class Operator:
             if ast.unparse(a.annotation) != "Graph"
         ]
         self.options = []
-        self.row_numbers: list[str] = []
-        """Options that are row numbers: they and the choices they belong to are Python's."""
+        self.row_numbers: dict[str, tuple[str, str]] = {}
+        """Options that are row numbers, which graphs hold here: the choice they belong to."""
         for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
             text = ast.unparse(a.annotation)
             if text.startswith("Annotated[Indices"):
-                self.row_numbers.append(a.arg)
-                self._withdraw(*text.split("'")[3].split("="))
+                option, choice = text.split("'")[3].split("=")
+                self.row_numbers[a.arg] = option, choice
             else:
                 self.options.append(self._option(a, d))
         self.output = _matrix(self._shape(function.returns))
@@ -167,13 +167,6 @@ class Operator:
         forms = self._shape(argument.annotation).split("|")
         optional = optional and argument.arg not in self.needed
         return Input(argument.arg, *_matrix(forms[-1]), optional, len(forms) > 1)
-
-    def _withdraw(self, option: str, choice: str) -> None:
-        """Forget a choice, the last of its option."""
-        for k, o in enumerate(self.options):
-            if o.name == option:
-                assert o.choices[-1] == choice
-                self.options[k] = replace(o, choices=o.choices[:-1])
 
     @staticmethod
     def _option(argument: ast.arg, default: ast.expr | None) -> Option:
@@ -366,7 +359,7 @@ class Operator:
         if name in self.graph_sizes or name == "shared_edges" or _INDICES.fullmatch(name):
             return f"{given['graph']}%{name}"
         if name in self.row_numbers:
-            return f"{given['graph']}%in_edges"  # not read
+            return f"{given['graph']}%{name}"
         if name == "packed":
             return f"{self.packed}_c_int32_t"
         return given["is"] + self.place(name)
@@ -378,6 +371,11 @@ class Operator:
             if name in names:
                 return f"{group}({names.index(name) + 1})"
         raise ValueError(f"{self.name}: no meaning for the argument {name}")
+
+    def taken(self, option: str, choice: str) -> str:
+        """Whether a choice was made."""
+        (choices,) = (o.choices for o in self.options if o.name == option)
+        return f"{self.place(option)} == {choices.index(choice) + 1}"
 
     def recorded(self, phase: str) -> dict[str, str]:
         """The arguments in the record of a call."""

@@ -118,6 +118,8 @@ def by_python(name, arrays):
             for o, w in zip((o for o in declared if o.choices), words, strict=True)
         }
         options |= {o.name: cases.SIZES[o.name] for o in declared if o.is_size}
+        if "image" in words:
+            options["reverse"] = np.array(cases.REVERSE) - 1
         arguments = fill(op, given, arguments)
         names = [f"x{given.index(n)}" if n in given else "" for n in op.signature.inputs]
     elif base in cases.REDUCTIONS:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import _functions
 import signatures
 
-# Entries of four nodes, with neighbours from 1, several to a pair and edges shared by two.
+# Entries of four nodes, with neighbours from 1, several to a pair and edges shared by two, of which
+# one runs both ways.
 ADJ_IA = [1, 4, 6, 6, 10]
 ADJ_JA = [(2, 1), (5, 2), (2, 3), (1, 1), (4, 4), (5, 5), (5, 6), (3, 7), (4, 2)]
+REVERSE = [1, 0, 0, 0, 0, 0, 0]
 SIZES = {
     "num_src": 5,
     "num_dst": 4,

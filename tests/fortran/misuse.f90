@@ -51,6 +51,9 @@ contains
     call refused(tape, wrong_argument, "gno_conv: hidden: expected at least 1, got 0")
     y => gno_conv(empty, x, e, p, hidden=2)
     call refused(tape, wrong_argument, "gno_conv: graph: expected one that has been filled")
+    y => edge_to_edge(graph, e, exclude="image")
+    call refused(tape, wrong_argument, "edge_to_edge: exclude: expected image only of a graph " &
+                 //"that was filled with reverse edges")
     y => matmul(x, x)
     call refused(tape, wrong_shape, "matmul: b: expected shape (3, 3), got (2, 3)")
     y => x + p
@@ -139,6 +142,13 @@ contains
     call graph%from_edges([1, 4], [2, 2], num_src=3, status=status)
     call expect(status == wrong_index .and. told == 6, "a source that is not there")
     call expect(last_message == "graph: src: edge 2: expected a node from 1 to 3, got 4", "source")
+    call graph%from_edges([1, 2], [2, 1], reverse=[2], status=status)
+    call expect(status == wrong_index .and. told == 7, "too few reverse edges")
+    call graph%from_edges([1, 2, 1], [2, 1, 2], reverse=[2, 3, 0], status=status)
+    call expect(status == wrong_index .and. told == 8, "a reverse of another edge")
+    call expect(last_message == "graph: reverse: expected the edge between the same nodes that " &
+                //"runs back and has this one as its reverse, or 0, for edge 1", "reverse")
+    told = 6
     call graph%from_csr([1, 1], reshape([-5, -5], [2, 1]), status=status)
     call expect(status == wrong_index .and. told == 7, "negative indices")
     call expect(graph%is_filled() .and. graph%rows%num_edges == 2, "a graph remains what it was")

@@ -65,6 +65,7 @@ contains
     loss => mean((gradient(energy, x) + target)**2.0_real64)
     call expect(loss%val(1, 1) < start, "a step of training on forces")
     call partials(tape, graph)
+    call images(tape, graph)
     call expect(tape%status() == no_error, "no error")
     call tape%clear()
     call graph%clear()
@@ -125,6 +126,52 @@ contains
     call twin(get_partial_dimenet_aggregate_radial(y, upstream), basis, upstream, "radial")
     call twin(get_partial_dimenet_aggregate_embedding(y, upstream), m, upstream, "embedding")
     call twin(get_partial_dimenet_aggregate_weights(y, upstream), weights, upstream, "weights")
+  end subroutine
+
+  subroutine images(tape, graph)
+    !! Where each pair of atoms has two edges, to leave out the reverse is to leave out the node.
+    type(tape_type), intent(inout), target :: tape
+    type(graph_type), intent(in) :: graph
+    type(graph_type) :: paired
+    type(array_type_r8), pointer :: v, r, x, w, y, z
+    real(real64) :: vectors(3, edges), basis(degrees*radial, edges), m(channels, edges)
+    real(real64) :: weights(middle, rows), u(channels, edges), expected(channels, edges)
+    integer :: reverse(edges), e, f
+    do e = 1, edges
+      do f = 1, edges
+        if (src(f) == dst(e) .and. dst(f) == src(e)) reverse(e) = f
+      end do
+    end do
+    call paired%from_edges(src, dst, reverse=reverse)
+    call random_number(vectors)
+    call random_number(basis)
+    call random_number(m)
+    call random_number(weights)
+    call random_number(u)
+    v => tape%variable(vectors - 0.5_real64)
+    r => tape%variable(basis)
+    x => tape%variable(m)
+    w => tape%variable(weights)
+    y => dimenet_aggregate(graph, v, r, x, w, num_spherical=degrees)
+    z => dimenet_aggregate(paired, v, r, x, w, num_spherical=degrees, exclude="image")
+    call expect(maxval(abs(y%val - z%val)) <= 1e-12*maxval(abs(y%val)), "images")
+    call y%backward(u)
+    vectors = v%grad
+    basis = r%grad
+    call v%zero_grad()
+    call r%zero_grad()
+    call z%backward(u)
+    call expect(maxval(abs(v%grad - vectors)) <= 1e-12*maxval(abs(vectors)), "images by vectors")
+    call expect(maxval(abs(r%grad - basis)) <= 1e-12*maxval(abs(basis)), "images by radial")
+    z => edge_to_edge(paired, x, exclude="image")
+    do e = 1, edges
+      expected(:, e) = -m(:, reverse(e))
+      do f = 1, edges
+        if (dst(f) == src(e)) expected(:, e) = expected(:, e) + m(:, f)
+      end do
+    end do
+    call expect(maxval(abs(z%val - expected)) <= 1e-12_real64, "messages but for the reverse")
+    call paired%clear()
   end subroutine
 
   subroutine twin(node, slope, upstream, what)
