@@ -7,7 +7,7 @@ import pyops
 
 from .cases import OPERATORS, PHASES, SOFTMAX, representative, variants
 from .compare import assert_close, assert_same
-from .graphs import drawn
+from .graphs import GRAPHS, drawn
 from .reference import gat as reference_gat
 from .reference import gat_v2, transformer_conv
 
@@ -159,6 +159,36 @@ def test_heads_side_by_side(case, phase):
         if got is not None:
             assert got.ndim < 3
             assert_same([got.reshape(expected.shape)], [expected])
+
+
+@pytest.mark.parametrize("heads", [2, 8])
+@pytest.mark.parametrize("graph", ["shared edges", "long rows", "hubs", "thousands of rows"])
+def test_heads_know_nothing_of_each_other(graph, heads):
+    """One head by itself, whose loops are others, gives what it gives beside others."""
+    whole = (case for case in variants(OPERATORS["gat"]) if not case.absent)
+    case = next(case for case in whole if dict(case.choices)["concat"])
+    problem = case.problem(GRAPHS[graph](), heads=heads, width=5, edge_width=3)
+
+    def of_head(k, name, array):
+        if array is None:
+            return None
+        if name.endswith("attention"):
+            blocks = np.split(array, [5 * heads, 10 * heads])
+            return np.concatenate([block.reshape(heads, -1)[k] for block in blocks])
+        whole = array.reshape(len(array), heads, -1)[:, k : k + 1]
+        return whole if array.ndim == 3 else whole.reshape(len(array), -1)
+
+    results = {"backward": [*problem.op.signature.inputs], "forward": ["y"], "jvp": ["dgy"]}
+    results["double_backward"] = [*results["backward"], "dgy"]
+    for phase in PHASES:
+        together = problem.run(phase)
+        for k in {0, heads - 1}:
+            arrays = {name: of_head(k, name, a) for name, a in problem.arrays.items()}
+            alone = type(problem)(
+                problem.op, problem.graph, {**problem.options, "heads": 1}, arrays
+            )
+            expected = [of_head(k, *r) for r in zip(results[phase], together, strict=True)]
+            assert_close(alone.run(phase), expected, 1e-12)
 
 
 @pytest.mark.parametrize("slope", [0, 0.5, -1.5, np.float32(0.25)])

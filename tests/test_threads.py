@@ -7,7 +7,7 @@ import pytest
 
 import pyops
 
-from .cases import OPERATORS, PHASES, VARIANTS, representative
+from .cases import OPERATORS, PHASES, SOFTMAX, VARIANTS, representative
 from .compare import assert_same
 from .graphs import drawn, hubs, undirected
 
@@ -43,6 +43,14 @@ def same_bits(problem, numbers, repeats=1):
 @pytest.mark.parametrize("case", VARIANTS, ids=str)
 def test_number_of_threads(case, graph):
     same_bits(case.problem(graph, **WIDTHS).map(np.float32), [2, 3, 7])
+
+
+@pytest.mark.parametrize("heads", [1, 8])
+@pytest.mark.parametrize("name", sorted(SOFTMAX))
+def test_number_of_threads_by_heads(name, heads, graph):
+    """Of one head and of eight other loops are taken than of any other number."""
+    widths = {"heads": heads, "width": 9, "edge_width": 3}
+    same_bits(representative(name).problem(graph, **widths).map(np.float32), [2, 3])
 
 
 @every_operator
