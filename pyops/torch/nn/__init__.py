@@ -1,0 +1,9 @@
+"""Layers on PyTorch tensors, in the place of those of other packages: change the import.
+
+Constructor arguments, `repr`, names and shapes of the parameters, forms of the input and results
+are those of the originals; a `state_dict` of the one loads into the other.
+"""
+
+from ._functions import scatter as scatter
+from ._functions import segment as segment
+from ._functions import softmax as softmax
