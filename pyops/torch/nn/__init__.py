@@ -7,3 +7,7 @@ are those of the originals; a `state_dict` of the one loads into the other.
 from ._functions import scatter as scatter
 from ._functions import segment as segment
 from ._functions import softmax as softmax
+from .gat_conv import GATConv as GATConv
+from .gatv2_conv import GATv2Conv as GATv2Conv
+from .nn_conv import NNConv as NNConv
+from .transformer_conv import TransformerConv as TransformerConv

@@ -90,6 +90,24 @@ def is_sparse(given: EdgeIndex) -> bool:
     return isinstance(given, Tensor) and given.layout in _SPARSE
 
 
+def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tuple[Tensor, Tensor]:
+    """Edges as a sparse matrix in the form of the one given, and its values."""
+    row, col = index[1], index[0]
+    if sort:
+        major, minor = (col, row) if given.layout is torch.sparse_csc else (row, col)
+        order = (major * max(given.shape[:2]) + minor).argsort(stable=True)
+        row, col, values = row[order], col[order], values[order]
+    shape = (*given.shape[:2], *values.shape[1:])
+    if given.layout is torch.sparse_coo:
+        return torch.sparse_coo_tensor(torch.stack([row, col]), values, shape).coalesce(), values
+    major, minor, count = row, col, shape[0]
+    if given.layout is torch.sparse_csc:
+        major, minor, count = col, row, shape[1]
+    offsets = torch.nn.functional.pad(torch.bincount(major, minlength=count).cumsum(0), (1, 0))
+    make = torch.sparse_compressed_tensor
+    return make(offsets, minor, values, shape, layout=given.layout), values
+
+
 def rows_of(offsets: Tensor, count: int) -> Tensor:
     """The row of each of the elements that offsets deal out."""
     rows = torch.arange(offsets.shape[0] - 1, dtype=offsets.dtype)

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ... import torch as _ops
+from ._edge_index import EdgeIndex
+from ._functions import scatter
+from ._linear import Linear, zeros
+from ._messages import EXTREMES, Messages, Pair, Size
+
+
+class NNConv(Messages):
+    r"""Convolution by a network of the edges in the place of PyTorch Geometric's ``NNConv``.
+
+    .. math:: x'_i = W x_i + \operatorname{aggr}_{j \in N(i)} x_j \, h(f_{ij})
+
+    with a matrix h for every edge, which no edge gets here if the last layer of the network is
+    linear: that layer commutes with the sum (`pyops.kernel_conv`).
+
+    Parameters
+    ----------
+    in_channels : int or (int, int)
+        Width of the features, or of those of sources and destinations.
+    out_channels : int
+    nn : torch.nn.Module
+        The network h: edge features to ``in_channels * out_channels`` numbers. A
+        ``torch.nn.Sequential`` that ends with a linear layer is the fast one.
+    aggr : {"add", "sum", "mean", "max", "min"}
+    root_weight : bool
+        Whether the node's own part W x_i is there.
+    bias : bool
+    flow : {"source_to_target", "target_to_source"}
+        Keyword only.
+
+    References
+    ----------
+    Gilmer et al., Neural message passing for quantum chemistry, arXiv:1704.01212.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        nn: torch.nn.Module,
+        aggr: str = "add",
+        root_weight: bool = True,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(aggr=aggr, **kwargs)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.nn = nn
+        self.root_weight = root_weight
+        left, right = (in_channels,) * 2 if isinstance(in_channels, int) else in_channels
+        self.in_channels_l = left
+        if root_weight:
+            self.lin = Linear(right, out_channels, bias=False, weight_initializer="uniform")
+        self.register_parameter("bias", Parameter(torch.empty(out_channels)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, those of the network too."""
+        _reset(self.nn)
+        if self.root_weight:
+            self.lin.reset_parameters()
+        zeros(self.bias)
+
+    def forward(
+        self,
+        x: Tensor | Pair,
+        edge_index: EdgeIndex,
+        edge_attr: Tensor | None = None,
+        size: Size = None,
+    ) -> Tensor:
+        """The new features of the destinations.
+
+        Parameters
+        ----------
+        x : tensor or (tensor, tensor or None)
+            Features of the nodes, or of sources and destinations.
+        edge_index : tensor, pair of tensors or pyops.Graph
+            See `pyops.torch.nn`.
+        edge_attr : tensor
+            Features of the edges.
+        size : (int, int), optional
+            Numbers of sources and destinations.
+        """
+        left, right = (x, x) if isinstance(x, Tensor) else x
+        ends = left.shape[0], None if right is None else right.shape[0]
+        edges = self._edges(edge_index, ends, size, None)
+        rows = left if edges.into else right
+        if rows is None:
+            raise ValueError(f"{self._label}: x: flow='target_to_source' needs both")
+        if rows.dim() != 2:
+            raise ValueError(f"{self._label}: x: expected two dimensions, got {rows.dim()}")
+        features = edges.features(self._label, edge_attr, 0.0)
+        if features is None:
+            raise ValueError(f"{self._label}: edge_attr: expected features of the edges, got None")
+        layers = _layers(self.nn)
+        if self.aggr in EXTREMES:
+            matrix = self.nn(features).view(-1, self.in_channels_l, self.out_channels)
+            messages = (rows.index_select(0, edges.src).unsqueeze(1) @ matrix).squeeze(1)
+            out = scatter(messages, edges.dst, 0, edges.num_dst, self.aggr)
+        elif layers is None:
+            matrix = self.nn(features).view(edges.count, -1)
+            out = _ops.gno_aggregate(edges.graph, rows, matrix)
+            if self.aggr == "mean":
+                out = out / edges.degrees(out)[:, None]
+        else:
+            *before, last = layers
+            hidden = features
+            for layer in before:
+                hidden = layer(hidden)
+            reduce = "mean" if self.aggr == "mean" else "sum"
+            out = _ops.kernel_conv(edges.graph, rows, hidden, last.weight, last.bias, reduce=reduce)
+        if right is not None and self.root_weight:
+            out = out + self.lin(right)
+        return out if self.bias is None else out + self.bias
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, "
+            f"aggr={self.aggr}, nn={self.nn})"
+        )
+
+
+def _layers(network: Any) -> list[Any] | None:
+    """The layers of a network whose last one is linear, if nothing else happens in it."""
+    if type(network) is not torch.nn.Sequential or len(network) == 0:
+        return None
+    last = network[-1]
+    plain = type(last) in (torch.nn.Linear, Linear) or (
+        type(last).__name__ == "Linear" and type(last).__module__.startswith("torch_geometric.")
+    )
+    return [*network] if plain and not _watched(network) and not _watched(last) else None
+
+
+def _watched(module: torch.nn.Module) -> bool:
+    """Whether somebody wants to know when the module is called."""
+    return any(
+        getattr(module, name)
+        for name in (
+            "_forward_hooks",
+            "_forward_pre_hooks",
+            "_backward_hooks",
+            "_backward_pre_hooks",
+        )
+    )
+
+
+def _reset(module: Any) -> None:
+    if hasattr(module, "reset_parameters"):
+        module.reset_parameters()
+    elif isinstance(module, torch.nn.Module):
+        for child in module.children():
+            _reset(child)

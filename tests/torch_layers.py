@@ -1,0 +1,95 @@
+"""Drop-in layers beside their originals: the same weights, results and derivatives."""
+
+import copy
+
+import torch
+
+
+def leaves(arguments, dtype):
+    """Floating-point tensors as leaves of a type, everything else as it is."""
+
+    def leaf(value):
+        if isinstance(value, tuple):
+            return tuple(leaf(v) for v in value)
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            if value.layout is not torch.strided:
+                return value.detach().to(dtype)
+            return value.detach().to(dtype, copy=True).requires_grad_()
+        return value
+
+    return [leaf(a) for a in arguments]
+
+
+def flat(values):
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from flat(value)
+        elif isinstance(value, torch.Tensor) and value.is_floating_point():
+            yield value.to_dense() if value.layout is not torch.strided else value
+
+
+def energy(outputs):
+    """A number with random slopes and curvatures in all of the outputs."""
+    generator = torch.Generator().manual_seed(5)
+    total = 0
+    for y in outputs:
+        weight = torch.randn(y.shape, generator=generator, dtype=torch.float64).to(y.dtype)
+        total = total + (weight * y).sum() + 0.5 * (weight * y * y).sum()
+    return total
+
+
+def results(layer, arguments, dtype, order=2, seed=3):
+    """Outputs, gradients by inputs and parameters, and gradients of a sum of squares of these."""
+    layer = copy.deepcopy(layer).to(dtype)
+    given = leaves(arguments, dtype)
+    torch.manual_seed(seed)
+    outputs = [*flat([layer(*given)])]
+    inputs = [t for t in flat(given) if t.is_leaf and t.requires_grad] + [*layer.parameters()]
+    first = torch.autograd.grad(
+        energy(outputs), inputs, create_graph=order > 1, allow_unused=True, materialize_grads=True
+    )
+    second = []
+    if order > 1 and any(g.requires_grad for g in first):
+        second = torch.autograd.grad(
+            energy(first), inputs, allow_unused=True, materialize_grads=True
+        )
+    return [[t.detach().double() for t in some] for some in (outputs, first, second)]
+
+
+def distances(found, truth):
+    """The largest difference of each tensor by its largest entry, or by a hundredth of those of
+    its kind, as gradients may be 0 but for rounding; and the sums of squares so scaled."""
+    largest, squares = [0.0], 0.0
+    for some, others in zip(found, truth, strict=True):
+        assert len(some) == len(others)
+        top = max([float(t.abs().max()) for t in others if t.numel()], default=0.0)
+        for one, other in zip(some, others, strict=True):
+            assert one.shape == other.shape
+            if one.numel() and top:
+                difference = (one - other) / max(float(other.abs().max()), top / 100)
+                largest.append(float(difference.abs().max()))
+                squares += float(difference.square().mean())
+    return max(largest), squares
+
+
+def check_same(original, drop_in, arguments, order=2):
+    """Equal in float64; in float32 no further from that than twice the original."""
+    drop_in.load_state_dict(original.state_dict())
+    drop_in.train(original.training)
+    truth = results(original, arguments, torch.float64, order)
+    found = results(drop_in, arguments, torch.float64, order)
+    assert distances(found, truth)[0] < 1e-12
+    if original.training and getattr(original, "dropout", 0):
+        return  # other numbers are drawn in float32
+    single, theirs = (results(m, arguments, torch.float32, order) for m in (drop_in, original))
+    assert distances(single, truth)[1] <= 4 * distances(theirs, truth)[1] + 1e-14
+
+
+def check_alike(original, drop_in):
+    """The same text and the same names and shapes of parameters."""
+    assert repr(drop_in) == repr(original)
+    shapes = [{k: tuple(v.shape) for k, v in m.state_dict().items()} for m in (original, drop_in)]
+    assert shapes[0] == shapes[1]
+    assert [*shapes[0]] == [*shapes[1]]
+    original.load_state_dict(drop_in.state_dict())
+    drop_in.load_state_dict(original.state_dict())
