@@ -152,10 +152,14 @@ def edges_of(
         raise ValueError(f"{label}: flow='target_to_source' needs a tensor [2, edges]")
     if isinstance(edge_index, _graph.Graph):
         sizes = edge_index._num_src, edge_index._num_dst
-        if sizes != ((num_src, num_dst) if into else (num_dst, num_src)):
+        if sizes != (num_src, num_dst):
             raise ValueError(f"{label}: expected a graph of {num_src} source and {num_dst} "
                              f"destination nodes, got {edge_index!r}")  # fmt: skip
-        if into and loops is None:
+        if loops is not None:
+            raise ValueError(
+                f"{label}: a packed graph gets no self loops: expected add_self_loops=False"
+            )
+        if into:
             index = index_of(edge_index)
             return Edges(index, edge_index, num_dst, into, index.shape[1])
         edge_index = index_of(edge_index)

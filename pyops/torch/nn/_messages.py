@@ -43,7 +43,7 @@ class Messages(torch.nn.Module):
     def _edges(
         self, edge_index: EdgeIndex, ends: tuple[int, int | None], size: Size, loops: int | None
     ) -> Edges:
-        """The edges between as many nodes as there are rows in the first and the second place."""
+        """The edges from and to as many nodes as there are rows in the first and second place."""
         if size is not None:
             for place, (count, asked) in enumerate(zip(ends, size, strict=True)):
                 if count is not None and asked is not None and count != asked:
@@ -51,12 +51,19 @@ class Messages(torch.nn.Module):
                         f"{self._label}: size: expected {count} nodes in place {place}, "
                         f"as x has rows, got {asked}"
                     )
+        into = int(self.flow == FLOWS[0])
         first, second = ends
         if second is None:
-            second = first if size is None or size[1] is None else size[1]
-        into = int(self.flow == FLOWS[0])
-        sizes = (first, second) if into else (second, first)
-        return edges_of(self._label, edge_index, *sizes, loops=loops, into=into)
+            second = first if size is None or size[1] is None or not into else size[1]
+        return edges_of(self._label, edge_index, first, second, loops=loops, into=into)
+
+    def _same_nodes(self, ends: tuple[int, int | None]) -> None:
+        """Where messages flow back, results have a row for each node in the first place."""
+        if self.flow != FLOWS[0] and ends[1] is not None and ends[0] != ends[1]:
+            raise ValueError(
+                f"{self._label}: flow: 'target_to_source' needs as many sources as destinations, "
+                f"got {ends[0]} and {ends[1]}"
+            )
 
 
 class Attention(Messages):

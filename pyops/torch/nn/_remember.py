@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -21,7 +22,7 @@ def remembered(tensors: Sequence[Tensor], what: Hashable, make: Callable[[], Mad
     changed, so nothing is remembered of them.
     """
     if any(t.is_inference() for t in tensors):
-        return make()
+        return _made(make)
     places = [
         (t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.dtype, t._version)
         for t in tensors
@@ -32,8 +33,14 @@ def remembered(tensors: Sequence[Tensor], what: Hashable, make: Callable[[], Mad
         return _found[key][1]  # type: ignore[return-value]
     for old in [k for k, (held, _) in _found.items() if any(h.expired() for h in held)]:
         _found.pop(old, None)
-    made = make()
+    made = _made(make)
     _found[key] = [StorageWeakRef(t.untyped_storage()) for t in tensors], made
     while len(_found) > _MOST:
         _found.popitem(last=False)
     return made
+
+
+def _made(make: Callable[[], Made]) -> Made:
+    """Made of plain tensors, whatever transformation or mode is under way."""
+    with torch.inference_mode(False), torch._C._DisableFuncTorch():
+        return make()

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
+from torch.nn.parameter import Parameter, UninitializedParameter
 
 from ... import torch as _ops
 from ._edge_index import EdgeIndex
@@ -148,6 +148,7 @@ class GATConv(Attention):
             assert self.lin_dst is not None
             x_src = self.lin_src(x_src)
             x_dst = None if x_dst is None else self.lin_dst(x_dst)
+        self._same_nodes(ends)
         loops = None
         if self.add_self_loops:
             loops = min(size) if size is not None else min(n for n in ends if n is not None)
@@ -168,6 +169,8 @@ class GATConv(Attention):
         if features is None:
             return None
         features = features.view(-1, 1) if features.dim() == 1 else features
+        if isinstance(self.lin_edge.weight, UninitializedParameter):
+            self.lin_edge(features)
         weight = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
         return features @ torch.einsum("hcd,hc->dh", weight, self.att_edge[0])
 
@@ -179,15 +182,12 @@ class GATConv(Attention):
         edge_scores: Tensor | None,
         weighted: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        here, there = (x_src, self.att_src), (x_dst, self.att_dst)
-        (x, att_x), (z, att_z) = (here, there) if edges.into else (there, here)
-        if x is None:
-            raise ValueError(f"{self._label}: x: flow='target_to_source' needs both")
-        z = x.new_zeros(edges.num_dst, x.shape[1]) if z is None else z
+        x = x_src
+        z = x.new_zeros(edges.num_dst, x.shape[1]) if x_dst is None else x_dst
         mask = self._mask(edges, x)
 
         def fused() -> Tensor:
-            block = [att_x.flatten(), att_z.flatten()]
+            block = [self.att_src.flatten(), self.att_dst.flatten()]
             if edge_scores is not None:
                 block.append(x.new_ones(self.heads))
             return _ops.gat(
@@ -203,8 +203,8 @@ class GATConv(Attention):
             )
 
         def scores() -> Tensor:
-            source = (self._by_heads(x) * att_x).sum(-1)
-            target = edges.spared((self._by_heads(z) * att_z).sum(-1))
+            source = (self._by_heads(x) * self.att_src).sum(-1)
+            target = edges.spared((self._by_heads(z) * self.att_dst).sum(-1))
             total = source.index_select(0, edges.src) + target.index_select(0, edges.dst)
             total = total if edge_scores is None else total + edge_scores
             return torch.nn.functional.leaky_relu(total, self.negative_slope)

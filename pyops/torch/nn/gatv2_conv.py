@@ -135,20 +135,20 @@ class GATv2Conv(Attention):
         x_l = self.lin_l(left)
         x_r = x_l if right is left and self.share_weights else self.lin_r(right)
         ends = left.shape[0], right.shape[0]
+        self._same_nodes(ends)
         edges = self._edges(edge_index, ends, None, min(ends) if self.add_self_loops else None)
         features = edges.features(self._label, edge_attr, self.fill_value)
         if features is not None:
             if self.lin_edge is None:
                 raise ValueError(f"{self._label}: edge_attr: expected none where edge_dim is None")
             features = self.lin_edge(features.view(-1, 1) if features.dim() == 1 else features)
-        x_src, x_dst = (x_l, x_r) if edges.into else (x_r, x_l)
-        mask = self._mask(edges, x_src)
+        mask = self._mask(edges, x_l)
 
         def fused() -> Tensor:
             return _ops.gat_v2(
                 edges.graph,
-                x_src,
-                edges.spared(x_dst),
+                x_l,
+                edges.spared(x_r),
                 self.att.flatten(),
                 features,
                 mask,
@@ -158,10 +158,10 @@ class GATv2Conv(Attention):
             )
 
         def values() -> Tensor:
-            return self._by_heads(x_src.index_select(0, edges.src))
+            return self._by_heads(x_l.index_select(0, edges.src))
 
         def scores() -> Tensor:
-            total = values() + self._by_heads(edges.spared(x_dst).index_select(0, edges.dst))
+            total = values() + self._by_heads(edges.spared(x_r).index_select(0, edges.dst))
             total = total if features is None else total + self._by_heads(features)
             total = torch.nn.functional.leaky_relu(total, self.negative_slope)
             return (total * self.att).sum(-1)

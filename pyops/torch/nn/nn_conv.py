@@ -92,23 +92,21 @@ class NNConv(Messages):
         """
         left, right = (x, x) if isinstance(x, Tensor) else x
         ends = left.shape[0], None if right is None else right.shape[0]
+        self._same_nodes(ends)
         edges = self._edges(edge_index, ends, size, None)
-        rows = left if edges.into else right
-        if rows is None:
-            raise ValueError(f"{self._label}: x: flow='target_to_source' needs both")
-        if rows.dim() != 2:
-            raise ValueError(f"{self._label}: x: expected two dimensions, got {rows.dim()}")
+        if left.dim() != 2:
+            raise ValueError(f"{self._label}: x: expected two dimensions, got {left.dim()}")
         features = edges.features(self._label, edge_attr, 0.0)
         if features is None:
             raise ValueError(f"{self._label}: edge_attr: expected features of the edges, got None")
         layers = _layers(self.nn)
         if self.aggr in EXTREMES:
             matrix = self.nn(features).view(-1, self.in_channels_l, self.out_channels)
-            messages = (rows.index_select(0, edges.src).unsqueeze(1) @ matrix).squeeze(1)
+            messages = (left.index_select(0, edges.src).unsqueeze(1) @ matrix).squeeze(1)
             out = scatter(messages, edges.dst, 0, edges.num_dst, self.aggr)
         elif layers is None:
             matrix = self.nn(features).view(edges.count, -1)
-            out = _ops.gno_aggregate(edges.graph, rows, matrix)
+            out = _ops.gno_aggregate(edges.graph, left, matrix)
             if self.aggr == "mean":
                 out = out / edges.degrees(out)[:, None]
         else:
@@ -117,7 +115,7 @@ class NNConv(Messages):
             for layer in before:
                 hidden = layer(hidden)
             reduce = "mean" if self.aggr == "mean" else "sum"
-            out = _ops.kernel_conv(edges.graph, rows, hidden, last.weight, last.bias, reduce=reduce)
+            out = _ops.kernel_conv(edges.graph, left, hidden, last.weight, last.bias, reduce=reduce)
         if right is not None and self.root_weight:
             out = out + self.lin(right)
         return out if self.bias is None else out + self.bias

@@ -116,9 +116,7 @@ class TransformerConv(Attention):
             raise ValueError(f"{self._label}: x: expected features of the destinations, got None")
         query = self.lin_query(right)
         key, value = self.lin_key(left), self.lin_value(left)
-        into = self.flow == "source_to_target"
-        ends = (left.shape[0], right.shape[0]) if into else (right.shape[0], left.shape[0])
-        edges = self._edges(edge_index, ends, None, None)
+        edges = self._edges(edge_index, (left.shape[0], right.shape[0]), None, None)
         features = edges.features(self._label, edge_attr, 0.0)
         if (features is None) != (self.lin_edge is None):
             expected = (
