@@ -173,7 +173,7 @@ def _recorded(tensors: Sequence[Maybe]) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def _plain(label: str, graph: Any) -> Graph | Ends:
+def _plain(label: str, graph: Any) -> Any:
     if not isinstance(graph, (Graph, Ends)):
         raise TypeError(f"{label}: expected pyops.Graph, got {type(graph).__name__}")
     return graph

@@ -117,6 +117,8 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
         expected = ", ".join((*_SUMS, *_EXTREMES))
         raise ValueError(f"{name}: reduce: expected one of {expected}, got {reduce!r}")
     graph, groups = _by_offsets(name, ptr, src.shape[0]), ptr.shape[0] - 1
+    if reduce in _EXTREMES and _by_torch(src, reduce):
+        return _extreme_rows(src, ptr, reduce)
     if _by_torch(src, reduce):
         return _reduced(src, rows_of(ptr, len(src)).long(), groups, reduce)
     return _aggregated(graph, src, groups, reduce)
@@ -156,6 +158,18 @@ def _reduced(rows: Tensor, index: Tensor, groups: int, reduce: str) -> Tensor:
         return total
     counts = rows.new_zeros(groups).scatter_add(0, index, rows.new_ones(len(index))).clamp(min=1)
     return total / counts.view(-1, *[1] * (rows.dim() - 1))
+
+
+def _extreme_rows(src: Tensor, ptr: Tensor, reduce: str) -> Tensor:
+    """Away from 0, of which `scatter_reduce` takes its own for an equal one."""
+    groups, kind = ptr.shape[0] - 1, _EXTREMES[reduce]
+    column = (-1, *[1] * (src.dim() - 1))
+    limit = torch.finfo if src.dtype.is_floating_point else torch.iinfo
+    first = limit(src.dtype).min if kind == "amax" else limit(src.dtype).max
+    places = rows_of(ptr, len(src)).long().view(column).expand_as(src)
+    start = src.new_full((groups, *src.shape[1:]), first)
+    found = start.scatter_reduce(0, places, src, kind, include_self=False)
+    return torch.where((ptr.diff() == 0).view(column), 0, found)
 
 
 def _by_index(name: str, index: Tensor, count: int, groups: int) -> _graph.Graph | Ends:

@@ -69,7 +69,8 @@ class Edges:
 
     @property
     def count(self) -> int:
-        return self.index.shape[1]
+        edges: int = self.index.shape[1]
+        return edges
 
     def features(self, caller: str, given: Tensor | None, fill_value: Fill) -> Tensor | None:
         """The features of the edges, with those of self loops as `fill_value` says."""

@@ -24,7 +24,7 @@ def zeros(bias: Tensor | None) -> None:
         bias.data.zero_()
 
 
-class Linear(torch.nn.Module):
+class Linear(torch.nn.Module):  # type: ignore[misc]
     """x W^T + b, of any input width, -1, until the first call or `load_state_dict`.
 
     Parameters
@@ -98,7 +98,7 @@ class Linear(torch.nn.Module):
         self._hook.remove()
         del self._hook
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def _see(self, _: Any, given: tuple[Tensor, ...]) -> None:
         if isinstance(self.weight, UninitializedParameter):
             self._know(given[0].shape[-1])

@@ -19,13 +19,13 @@ EXTREMES = "max", "min"
 REDUCTIONS = "sum", "add", "mean", *EXTREMES
 
 
-class Messages(torch.nn.Module):
+class Messages(torch.nn.Module):  # type: ignore[misc]
     """A layer whose messages go along edges and are reduced where they arrive."""
 
     def __init__(self, aggr: str = "sum", flow: str = "source_to_target", **others: Any) -> None:
         super().__init__()
         self._label = f"pyops.torch.nn.{type(self).__name__}"
-        plain = {"aggr_kwargs": (None, {}), "decomposed_layers": (1,)}
+        plain: dict[str, tuple[Any, ...]] = {"aggr_kwargs": (None, {}), "decomposed_layers": (1,)}
         for name, value in others.items():
             if name not in plain:
                 raise TypeError(f"{self._label}: {name}: there is no such argument")

@@ -105,7 +105,7 @@ class NNConv(Messages):
             messages = (left.index_select(0, edges.src).unsqueeze(1) @ matrix).squeeze(1)
             out = scatter(messages, edges.dst, 0, edges.num_dst, self.aggr)
         elif layers is None:
-            matrix = self.nn(features).view(edges.count, -1)
+            matrix = self.nn(features).reshape(-1, left.shape[1] * self.out_channels)
             out = _ops.gno_aggregate(edges.graph, left, matrix)
             if self.aggr == "mean":
                 out = out / edges.degrees(out)[:, None]
