@@ -9,6 +9,7 @@ from torch.nn import Parameter
 from ... import torch as _ops
 from ._edge_index import EdgeIndex
 from ._functions import scatter
+from ._graph import Edges
 from ._linear import Linear, zeros
 from ._messages import EXTREMES, Messages, Pair, Size
 
@@ -99,26 +100,39 @@ class NNConv(Messages):
         features = edges.features(self._label, edge_attr, 0.0)
         if features is None:
             raise ValueError(f"{self._label}: edge_attr: expected features of the edges, got None")
-        layers = _layers(self.nn)
-        if self.aggr in EXTREMES:
-            matrix = self.nn(features).view(-1, self.in_channels_l, self.out_channels)
-            messages = (left.index_select(0, edges.src).unsqueeze(1) @ matrix).squeeze(1)
-            out = scatter(messages, edges.dst, 0, edges.num_dst, self.aggr)
-        elif layers is None:
-            matrix = self.nn(features).reshape(-1, left.shape[1] * self.out_channels)
-            out = _ops.gno_aggregate(edges.graph, left, matrix)
-            if self.aggr == "mean":
-                out = out / edges.degrees(out)[:, None]
-        else:
-            *before, last = layers
-            hidden = features
-            for layer in before:
-                hidden = layer(hidden)
-            reduce = "mean" if self.aggr == "mean" else "sum"
-            out = _ops.kernel_conv(edges.graph, left, hidden, last.weight, last.bias, reduce=reduce)
+        out = self._convolved(edges, left, features)
         if right is not None and self.root_weight:
             out = out + self.lin(right)
         return out if self.bias is None else out + self.bias
+
+    def _convolved(self, edges: Edges, x: Tensor, features: Tensor) -> Tensor:
+        layers = _layers(self.nn)
+        mean = self.aggr == "mean"
+        if self.aggr in EXTREMES:
+            matrix = self.nn(features).view(-1, self.in_channels_l, self.out_channels)
+            messages = (x.index_select(0, edges.src).unsqueeze(1) @ matrix).squeeze(1)
+            return scatter(messages, edges.dst, 0, edges.num_dst, self.aggr)
+        if layers is None:
+            matrix = self.nn(features).reshape(-1, x.shape[1] * self.out_channels)
+            out = _ops.gno_aggregate(edges.graph, x, matrix)
+        elif _is_fused(layers):
+            first, between, last = layers
+            out = _ops.gno_conv(
+                edges.graph,
+                x,
+                features,
+                torch.cat([part for layer in (first, last) for part in _block(layer)]),
+                hidden=first.weight.shape[0],
+                activation=_ACTIVATIONS[type(between)],
+            )
+        else:
+            hidden = features
+            for layer in layers[:-1]:
+                hidden = layer(hidden)
+            weights = layers[-1].weight, layers[-1].bias
+            reduce = "mean" if mean else "sum"
+            return _ops.kernel_conv(edges.graph, x, hidden, *weights, reduce=reduce)
+        return out / edges.degrees(out)[:, None] if mean else out
 
     def __repr__(self) -> str:
         return (
@@ -127,15 +141,39 @@ class NNConv(Messages):
         )
 
 
+_ACTIVATIONS = {
+    torch.nn.ReLU: "relu",
+    torch.nn.SiLU: "silu",
+    torch.nn.GELU: "gelu",
+    torch.nn.Tanh: "tanh",
+}
+
+
 def _layers(network: Any) -> list[Any] | None:
     """The layers of a network whose last one is linear, if nothing else happens in it."""
-    if type(network) is not torch.nn.Sequential or len(network) == 0:
+    if type(network) is not torch.nn.Sequential or len(network) == 0 or _watched(network):
         return None
-    last = network[-1]
-    plain = type(last) in (torch.nn.Linear, Linear) or (
-        type(last).__name__ == "Linear" and type(last).__module__.startswith("torch_geometric.")
+    return [*network] if _is_linear(network[-1]) else None
+
+
+def _is_linear(layer: Any) -> bool:
+    other = type(layer).__name__ == "Linear" and type(layer).__module__.startswith(
+        "torch_geometric."
     )
-    return [*network] if plain and not _watched(network) and not _watched(last) else None
+    return (type(layer) in (torch.nn.Linear, Linear) or other) and not _watched(layer)
+
+
+def _is_fused(layers: list[Any]) -> bool:
+    """Whether one operator has the whole network: linear, activation, linear."""
+    if len(layers) != 3 or not _is_linear(layers[0]) or _watched(layers[1]):
+        return False
+    return type(layers[1]) in _ACTIVATIONS and getattr(layers[1], "approximate", "none") == "none"
+
+
+def _block(layer: Any) -> tuple[Tensor, Tensor]:
+    """Weight, column by column, and bias of a linear layer."""
+    weight, bias = layer.weight, layer.bias
+    return weight.t().flatten(), weight.new_zeros(weight.shape[0]) if bias is None else bias
 
 
 def _watched(module: torch.nn.Module) -> bool:
