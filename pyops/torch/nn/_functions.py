@@ -15,6 +15,8 @@ from ._remember import remembered
 _SUMS = {"sum": "sum", "add": "sum", "mean": "mean"}
 _EXTREMES = {"max": "amax", "amax": "amax", "min": "amin", "amin": "amin"}
 _OTHERS = "mul", "any"
+_NARROW = {"softmax": 4, "sum": 8}
+"""Columns below which torch is as fast, an index not having to be packed."""
 
 
 def softmax(
@@ -45,14 +47,22 @@ def softmax(
     name = "pyops.torch.nn.softmax"
     rows = src.movedim(dim, 0)
     count = rows.shape[0]
-    if ptr is not None:
-        graph = _by_offsets(name, ptr, count)
-    elif index is not None:
-        graph = _by_index(name, index, count, _groups(index, num_nodes))
-    else:
+    if ptr is None and index is None:
         raise NotImplementedError(f"{name}: index: expected one, or ptr")
+    narrow = src.numel() < _NARROW["softmax"] * count
+    if ptr is not None:
+        _check_offsets(name, ptr, count)
+        groups = ptr.shape[0] - 1
+        index = rows_of(ptr, count) if narrow else None
+    else:
+        assert index is not None
+        _check_index(name, index, count)
+        groups = _groups(index, num_nodes)
     if not src.numel():
         return src.clone()
+    if index is not None and (narrow or src.dtype not in DTYPES):
+        return _softmax(rows, index.long(), groups).movedim(0, dim)
+    graph = _by_offsets(ptr, count) if index is None else _by_index(name, index, groups)
     return _ops.segment_softmax(graph, rows.reshape(count, -1)).reshape(rows.shape).movedim(0, dim)
 
 
@@ -89,12 +99,15 @@ def scatter(
             f"{name}: reduce: expected one of {', '.join((*_SUMS, *_EXTREMES, *_OTHERS))}, "
             f"got {reduce!r}"
         )
-    groups = _groups(index, dim_size)
     rows = src.movedim(dim, 0)
-    if _by_torch(src, reduce):
+    _check_index(name, index, rows.shape[0])
+    groups = _groups(index, dim_size)
+    if _by_torch(rows, reduce):
         return _reduced(rows, index.long(), groups, reduce).movedim(0, dim)
-    graph = _by_index(name, index, rows.shape[0], groups)
-    return _aggregated(graph, rows, groups, reduce).movedim(0, dim)
+    found = _aggregated(_by_index(name, index, groups), rows, groups, reduce)
+    if reduce in _EXTREMES and not _alone(rows, found, index, groups, other=0.0):
+        found = _reduced(rows, index.long(), groups, reduce)
+    return found.movedim(0, dim)
 
 
 def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
@@ -116,12 +129,15 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     if reduce not in (*_SUMS, *_EXTREMES):
         expected = ", ".join((*_SUMS, *_EXTREMES))
         raise ValueError(f"{name}: reduce: expected one of {expected}, got {reduce!r}")
-    graph, groups = _by_offsets(name, ptr, src.shape[0]), ptr.shape[0] - 1
-    if reduce in _EXTREMES and _by_torch(src, reduce):
+    count, groups = src.shape[0], ptr.shape[0] - 1
+    _check_offsets(name, ptr, count)
+    if not _by_torch(src, reduce):
+        found = _aggregated(_by_offsets(ptr, count), src, groups, reduce)
+        if reduce not in _EXTREMES or _alone(src, found, rows_of(ptr, count), groups):
+            return found
+    if reduce in _EXTREMES:
         return _extreme_rows(src, ptr, reduce)
-    if _by_torch(src, reduce):
-        return _reduced(src, rows_of(ptr, len(src)).long(), groups, reduce)
-    return _aggregated(graph, src, groups, reduce)
+    return _reduced(src, rows_of(ptr, count).long(), groups, reduce)
 
 
 def _groups(index: Tensor, given: int | None) -> int:
@@ -130,11 +146,30 @@ def _groups(index: Tensor, given: int | None) -> int:
     return int(index.max()) + 1 if index.numel() else 0
 
 
-def _by_torch(src: Tensor, reduce: str) -> bool:
-    """Whether torch has to do it: the operators share no gradient between equals."""
-    if not src.numel() or src.dtype not in DTYPES or reduce in _OTHERS:
+def _by_torch(rows: Tensor, reduce: str) -> bool:
+    """Whether the operators have no such reduction, or have it no faster."""
+    if not rows.numel() or rows.dtype not in DTYPES or reduce in _OTHERS:
         return True
-    return reduce in _EXTREMES and (src.requires_grad or tracing(src))
+    if reduce in _EXTREMES:
+        return bool(rows.requires_grad) and tracing(rows)
+    return bool(rows.numel() < _NARROW["sum"] * rows.shape[0])
+
+
+def _alone(
+    rows: Tensor, found: Tensor, index: Tensor, groups: int, other: float | None = None
+) -> bool:
+    """Whether nothing equals an extreme but itself, so that its gradient has one place to go to.
+
+    `scatter_reduce` shares it with the initial 0, too, that the original has: `other`.
+    """
+    if not rows.requires_grad:
+        return True
+    tops = found.detach()
+    with torch.no_grad():
+        filled = int((torch.bincount(index, minlength=groups) > 0).sum()) * tops[:1].numel()
+        if other is not None and int((tops == other).sum()) != tops.numel() - filled:
+            return False
+        return int((rows == tops.index_select(0, index)).sum()) == filled
 
 
 def _aggregated(graph: _graph.Graph | Ends, rows: Tensor, groups: int, reduce: str) -> Tensor:
@@ -172,27 +207,40 @@ def _extreme_rows(src: Tensor, ptr: Tensor, reduce: str) -> Tensor:
     return torch.where((ptr.diff() == 0).view(column), 0, found)
 
 
-def _by_index(name: str, index: Tensor, count: int, groups: int) -> _graph.Graph | Ends:
-    """Entries from one source that nobody reads into their groups."""
+def _softmax(rows: Tensor, index: Tensor, groups: int) -> Tensor:
+    tops = _reduced(rows.detach(), index, groups, "max")
+    powers = (rows - tops.index_select(0, index)).exp()
+    totals = _reduced(powers, index, groups, "sum")
+    return powers / totals.index_select(0, index)
+
+
+def _check_index(name: str, index: Tensor, count: int) -> None:
     if index.dim() != 1 or index.shape[0] != count:
         raise ValueError(f"{name}: index: expected shape ({count},), got {tuple(index.shape)}")
+
+
+def _check_offsets(name: str, ptr: Tensor, count: int) -> None:
+    if ptr.dim() != 1:
+        raise ValueError(f"{name}: ptr: expected one dimension, got {ptr.dim()}")
+    check_offsets(f"{name}: ptr", ptr, count)
+
+
+def _by_index(name: str, index: Tensor, groups: int) -> _graph.Graph | Ends:
+    """Entries from one source that nobody reads into their groups."""
     if tracing(index):
         return Ends(torch.zeros_like(index), index, 1, groups)
 
     def pack() -> _graph.Graph:
-        group = index.detach().numpy()
+        group = index.numpy()
         try:
-            return _graph._restore(0 * group, group, None, 1, groups, count)
+            return _graph._restore(0 * group, group, None, 1, groups, len(group))
         except IndexError as error:
             raise IndexError(f"{name}: index: {error}") from None
 
     return remembered([index], ("groups", groups), pack)
 
 
-def _by_offsets(name: str, ptr: Tensor, count: int) -> _graph.Graph | Ends:
-    if ptr.dim() != 1:
-        raise ValueError(f"{name}: ptr: expected one dimension, got {ptr.dim()}")
-    check_offsets(f"{name}: ptr", ptr, count)
+def _by_offsets(ptr: Tensor, count: int) -> _graph.Graph | Ends:
     groups = ptr.shape[0] - 1
     if tracing(ptr):
         index = rows_of(ptr, count)

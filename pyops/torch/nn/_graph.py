@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -119,6 +120,19 @@ class Edges:
         rows = like.new_zeros(self.num_dst + self.spare)
         ones = like.new_ones(1).expand(self.count)
         return rows.index_add(0, self.dst, ones).clamp(min=1)
+
+
+def apart(edges: Edges, num_src: int) -> _graph.Graph | Ends:
+    """The graph in which each edge has a destination of its own."""
+    if isinstance(edges.graph, Ends):
+        own = torch.arange(edges.count, dtype=edges.index.dtype)
+        return Ends(edges.src, own, num_src, edges.count)
+
+    def pack() -> _graph.Graph:
+        ends, count = edges.src.numpy(), edges.count
+        return _graph._restore(ends, np.arange(count), None, num_src, count, count)
+
+    return remembered([edges.index], ("apart", edges.into, num_src), pack)
 
 
 def edges_of(

@@ -9,7 +9,7 @@ from torch.nn import Parameter
 from ... import torch as _ops
 from ._edge_index import EdgeIndex
 from ._functions import scatter
-from ._graph import Edges
+from ._graph import Edges, apart
 from ._linear import Linear, zeros
 from ._messages import EXTREMES, Messages, Pair, Size
 
@@ -106,33 +106,31 @@ class NNConv(Messages):
         return out if self.bias is None else out + self.bias
 
     def _convolved(self, edges: Edges, x: Tensor, features: Tensor) -> Tensor:
-        layers = _layers(self.nn)
-        mean = self.aggr == "mean"
         if self.aggr in EXTREMES:
-            matrix = self.nn(features).view(-1, self.in_channels_l, self.out_channels)
-            messages = (x.index_select(0, edges.src).unsqueeze(1) @ matrix).squeeze(1)
+            messages = self._summed(apart(edges, x.shape[0]), x, features)
             return scatter(messages, edges.dst, 0, edges.num_dst, self.aggr)
+        out = self._summed(edges.graph, x, features)
+        return out / edges.degrees(out)[:, None] if self.aggr == "mean" else out
+
+    def _summed(self, graph: Any, x: Tensor, features: Tensor) -> Tensor:
+        layers = _layers(self.nn)
         if layers is None:
             matrix = self.nn(features).reshape(-1, x.shape[1] * self.out_channels)
-            out = _ops.gno_aggregate(edges.graph, x, matrix)
-        elif _is_fused(layers):
-            first, between, last = layers
-            out = _ops.gno_conv(
-                edges.graph,
-                x,
-                features,
-                torch.cat([part for layer in (first, last) for part in _block(layer)]),
-                hidden=first.weight.shape[0],
-                activation=_ACTIVATIONS[type(between)],
-            )
-        else:
+            return _ops.gno_aggregate(graph, x, matrix)
+        if not _is_fused(layers):
             hidden = features
             for layer in layers[:-1]:
                 hidden = layer(hidden)
-            weights = layers[-1].weight, layers[-1].bias
-            reduce = "mean" if mean else "sum"
-            return _ops.kernel_conv(edges.graph, x, hidden, *weights, reduce=reduce)
-        return out / edges.degrees(out)[:, None] if mean else out
+            return _ops.kernel_conv(graph, x, hidden, layers[-1].weight, layers[-1].bias)
+        first, between, last = layers
+        return _ops.gno_conv(
+            graph,
+            x,
+            features,
+            torch.cat([part for layer in (first, last) for part in _block(layer)]),
+            hidden=first.weight.shape[0],
+            activation=_ACTIVATIONS[type(between)],
+        )
 
     def __repr__(self) -> str:
         return (
