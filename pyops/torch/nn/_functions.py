@@ -104,10 +104,7 @@ def scatter(
     groups = _groups(index, dim_size)
     if _by_torch(rows, reduce):
         return _reduced(rows, index.long(), groups, reduce).movedim(0, dim)
-    found = _aggregated(_by_index(name, index, groups), rows, groups, reduce)
-    if reduce in _EXTREMES and not _alone(rows, found, index, groups, other=0.0):
-        found = _reduced(rows, index.long(), groups, reduce)
-    return found.movedim(0, dim)
+    return _aggregated(_by_index(name, index, groups), rows, groups, reduce).movedim(0, dim)
 
 
 def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
@@ -119,7 +116,7 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     ptr : tensor of integers, shape (stretches + 1,)
         Where each stretch begins, and where the last one ends.
     reduce : {"sum", "mean", "max", "min"}
-        The gradient of a maximum or minimum is shared by all rows that attain it.
+        A maximum or minimum is torch's: it is differentiable once.
 
     Returns
     -------
@@ -131,13 +128,12 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
         raise ValueError(f"{name}: reduce: expected one of {expected}, got {reduce!r}")
     count, groups = src.shape[0], ptr.shape[0] - 1
     _check_offsets(name, ptr, count)
-    if not _by_torch(src, reduce):
-        found = _aggregated(_by_offsets(ptr, count), src, groups, reduce)
-        if reduce not in _EXTREMES or _alone(src, found, rows_of(ptr, count), groups):
-            return found
     if reduce in _EXTREMES:
-        return _extreme_rows(src, ptr, reduce)
-    return _reduced(src, rows_of(ptr, count).long(), groups, reduce)
+        found = torch._segment_reduce(src, _EXTREMES[reduce], offsets=ptr)
+        return torch.where(found.isinf(), 0, found)
+    if _by_torch(src, reduce):
+        return _reduced(src, rows_of(ptr, count).long(), groups, reduce)
+    return _aggregated(_by_offsets(ptr, count), src, groups, reduce)
 
 
 def _groups(index: Tensor, given: int | None) -> int:
@@ -147,34 +143,18 @@ def _groups(index: Tensor, given: int | None) -> int:
 
 
 def _by_torch(rows: Tensor, reduce: str) -> bool:
-    """Whether the operators have no such reduction, or have it no faster."""
-    if not rows.numel() or rows.dtype not in DTYPES or reduce in _OTHERS:
+    """Whether the operators have no such reduction, or have it no faster.
+
+    They give the gradient of an extreme to the first of equals, which these share.
+    """
+    if not rows.numel() or rows.dtype not in DTYPES or reduce not in _SUMS:
         return True
-    if reduce in _EXTREMES:
-        return bool(rows.requires_grad) and tracing(rows)
     return bool(rows.numel() < _NARROW["sum"] * rows.shape[0])
 
 
-def _alone(
-    rows: Tensor, found: Tensor, index: Tensor, groups: int, other: float | None = None
-) -> bool:
-    """Whether nothing equals an extreme but itself, so that its gradient has one place to go to.
-
-    `scatter_reduce` shares it with the initial 0, too, that the original has: `other`.
-    """
-    if not rows.requires_grad:
-        return True
-    tops = found.detach()
-    with torch.no_grad():
-        filled = int((torch.bincount(index, minlength=groups) > 0).sum()) * tops[:1].numel()
-        if other is not None and int((tops == other).sum()) != tops.numel() - filled:
-            return False
-        return int((rows == tops.index_select(0, index)).sum()) == filled
-
-
 def _aggregated(graph: _graph.Graph | Ends, rows: Tensor, groups: int, reduce: str) -> Tensor:
-    kind = _SUMS.get(reduce) or _EXTREMES[reduce][1:]
-    found = _ops.aggregate(graph, None, rows.reshape(rows.shape[0], -1), reduce=kind)
+    columns = rows.reshape(rows.shape[0], -1)
+    found = _ops.aggregate(graph, None, columns, reduce=_SUMS[reduce])
     return found.reshape(groups, *rows.shape[1:])
 
 
@@ -193,18 +173,6 @@ def _reduced(rows: Tensor, index: Tensor, groups: int, reduce: str) -> Tensor:
         return total
     counts = rows.new_zeros(groups).scatter_add(0, index, rows.new_ones(len(index))).clamp(min=1)
     return total / counts.view(-1, *[1] * (rows.dim() - 1))
-
-
-def _extreme_rows(src: Tensor, ptr: Tensor, reduce: str) -> Tensor:
-    """Away from 0, of which `scatter_reduce` takes its own for an equal one."""
-    groups, kind = ptr.shape[0] - 1, _EXTREMES[reduce]
-    column = (-1, *[1] * (src.dim() - 1))
-    limit = torch.finfo if src.dtype.is_floating_point else torch.iinfo
-    first = limit(src.dtype).min if kind == "amax" else limit(src.dtype).max
-    places = rows_of(ptr, len(src)).long().view(column).expand_as(src)
-    start = src.new_full((groups, *src.shape[1:]), first)
-    found = start.scatter_reduce(0, places, src, kind, include_self=False)
-    return torch.where((ptr.diff() == 0).view(column), 0, found)
 
 
 def _softmax(rows: Tensor, index: Tensor, groups: int) -> Tensor:
