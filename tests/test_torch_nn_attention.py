@@ -331,6 +331,24 @@ def test_compiled(name, backend):
         assert distances(found, truth)[0] < 1e-12
 
 
+def test_compiled_layers_see_changed_edges():
+    torch._dynamo.reset()
+    layer = nn.GATConv(5, 4).double()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x, index = draw(NODES, 5), edges()
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x, index), layer(x, index))
+        index[0] = index[0].flip(0)
+
+
+def test_compiled_layers_do_not_return_weights_of_self_loops():
+    torch._dynamo.reset()
+    layer = nn.GATConv(5, 4).double()
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match="return_attention_weights: not with add_self_loops"):
+        compiled(draw(NODES, 5), edges(), return_attention_weights=True)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_functional_transformations(name):
     layer = getattr(nn, name)(5, 4, heads=2).double()
