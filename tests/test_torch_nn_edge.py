@@ -134,6 +134,10 @@ def test_compiled(name):
     assert distances(found, truth)[0] < 1e-12
 
 
+def fused():
+    return nn.NNConv(5, 4, NETWORKS["relu"](), root_weight=False, bias=False)
+
+
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
@@ -149,7 +153,24 @@ def test_compiled(name):
                 torch.zeros(2, 3, 5), edges(3, 3), torch.zeros(90, 3)
             ),
             ValueError,
-            "x: expected two dimensions, got 3",
+            r"x: expected shape \(nodes, 5\), got \(2, 3, 5\)",
+        ),
+        (
+            lambda: fused()(torch.zeros(3, 10), edges(3, 3), torch.zeros(90, 3)),
+            ValueError,
+            r"x: expected shape \(nodes, 5\)",
+        ),
+        (
+            lambda: fused()(torch.zeros(3, 5), edges(3, 3), torch.zeros(90, 4)),
+            ValueError,
+            "edge_attr: expected 3 columns",
+        ),
+        (
+            lambda: nn.NNConv(5, 2, NETWORKS["relu"]())(
+                torch.zeros(3, 5), edges(3, 3), torch.zeros(90, 3)
+            ),
+            ValueError,
+            "nn: expected in_channels . out_channels = 10 numbers, got 20",
         ),
     ],
 )

@@ -95,8 +95,11 @@ class NNConv(Messages):
         ends = left.shape[0], None if right is None else right.shape[0]
         self._same_nodes(ends)
         edges = self._edges(edge_index, ends, size, None)
-        if left.dim() != 2:
-            raise ValueError(f"{self._label}: x: expected two dimensions, got {left.dim()}")
+        if left.dim() != 2 or left.shape[1] != self.in_channels_l:
+            raise ValueError(
+                f"{self._label}: x: expected shape (nodes, {self.in_channels_l}), "
+                f"got {tuple(left.shape)}"
+            )
         features = edges.features(self._label, edge_attr, 0.0)
         if features is None:
             raise ValueError(f"{self._label}: edge_attr: expected features of the edges, got None")
@@ -117,12 +120,24 @@ class NNConv(Messages):
         if layers is None:
             matrix = self.nn(features).reshape(-1, x.shape[1] * self.out_channels)
             return _ops.gno_aggregate(graph, x, matrix)
+        rows = x.shape[1] * self.out_channels
+        if layers[-1].weight.shape[0] != rows:
+            raise ValueError(
+                f"{self._label}: nn: expected in_channels * out_channels = {rows} numbers, "
+                f"got {layers[-1].weight.shape[0]}"
+            )
         if not _is_fused(layers):
             hidden = features
             for layer in layers[:-1]:
                 hidden = layer(hidden)
             return _ops.kernel_conv(graph, x, hidden, layers[-1].weight, layers[-1].bias)
         first, between, last = layers
+        widths = features.shape[-1], first.weight.shape[0]
+        if widths != (first.weight.shape[1], last.weight.shape[1]):
+            raise ValueError(
+                f"{self._label}: edge_attr: expected {first.weight.shape[1]} columns and "
+                f"{last.weight.shape[1]} hidden units for nn, got {widths[0]} and {widths[1]}"
+            )
         return _ops.gno_conv(
             graph,
             x,
