@@ -193,6 +193,22 @@ def test_plain_graphs_are_refused_where_torch_compiles():
         compiled(*example.tensors)
 
 
+def test_graphs_are_found_by_their_indices():
+    from pyops.torch._graph import graph_of
+
+    graph = pt.Graph([0, 1, 2], [1, 2, 0])
+    sizes = (3, 3, 3)
+    assert graph_of(graph._tensors, sizes) is graph
+    copies = tuple(t if t is None else t.clone() for t in graph._tensors)
+    other = graph_of(copies, sizes)
+    assert other is not graph
+    assert graph_of(tuple(t if t is None else t.clone() for t in copies), sizes) is other
+    copies[0][0] = 2
+    changed = graph_of(copies, sizes)
+    assert changed is not other
+    assert changed.src.tolist() == [2, 1, 2]
+
+
 def test_third_derivatives_are_refused():
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)
     (first,) = torch.autograd.grad(pt.exp(x).sum(), x, create_graph=True)

@@ -17,6 +17,7 @@ from .._door import Door
 from .._operator import Operator
 from ..graph import Graph
 from ._call import Call, Maybe, by_name, check
+from ._graph import Ends
 from ._graph import Graph as TorchGraph
 from ._library import Registered
 
@@ -172,8 +173,8 @@ def _recorded(tensors: Sequence[Maybe]) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def _plain(label: str, graph: Any) -> Graph:
-    if not isinstance(graph, Graph):
+def _plain(label: str, graph: Any) -> Any:
+    if not isinstance(graph, (Graph, Ends)):
         raise TypeError(f"{label}: expected pyops.Graph, got {type(graph).__name__}")
     return graph
 
@@ -185,7 +186,7 @@ def function(op: Operator) -> Callable[..., Tensor]:
     def call(*inputs: Any, **options: Any) -> Tensor:
         graph, tensors = door.arguments(inputs, _plain, check)
         if _traced(tensors):
-            if graph is not None and not isinstance(graph, TorchGraph):
+            if graph is not None and not isinstance(graph, (TorchGraph, Ends)):
                 raise TypeError(
                     f"{door.label}: graph: expected pyops.torch.Graph where torch compiles"
                 )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .. import graph as _graph
+from .._indices import Indices
 
 _MOST_GRAPHS = 64
-_found: OrderedDict[tuple[Any, ...], tuple[tuple[Tensor | None, ...], _graph.Graph]] = OrderedDict()
+_GLANCE = 64
+_made: WeakValueDictionary[tuple[Any, ...], Graph] = WeakValueDictionary()
+_found: deque[_graph.Graph] = deque(maxlen=_MOST_GRAPHS)
 
 
 class Graph(_graph.Graph):
@@ -24,7 +28,7 @@ class Graph(_graph.Graph):
     Indices may be tensors or arrays; they are copied.
     """
     )
-    __slots__ = ("_tensors",)
+    __slots__ = ("__weakref__", "_tensors")
     _tensors: tuple[Tensor, Tensor, Tensor | None]
 
     def _fill(self, *arguments: Any) -> None:
@@ -32,17 +36,40 @@ class Graph(_graph.Graph):
         held = (self._src, self._dst, self._ids)
         tensors = tuple(None if a is None else torch.from_numpy(np.array(a)) for a in held)
         object.__setattr__(self, "_tensors", tensors)
+        _made[_key(tensors, (self._num_src, self._num_dst, self._num_edges))] = self
+
+
+class Ends:
+    """A graph as torch traces it: its index tensors and sizes, not looked at before it runs."""
+
+    def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> None:
+        self._tensors = src, dst, None
+        self._num_src, self._num_dst, self._num_edges = num_src, num_dst, src.shape[0]
 
 
 def graph_of(tensors: tuple[Tensor | None, ...], sizes: tuple[int, ...]) -> _graph.Graph:
-    """The graph of index tensors, packed once for as long as these are in use."""
-    key = *((t.data_ptr(), len(t), t._version) for t in tensors if t is not None), sizes
-    if key in _found:
-        _found.move_to_end(key)
-        return _found[key][1]
-    src, dst, ids = (None if t is None else t.numpy() for t in tensors)
-    graph = _graph._restore(src, dst, ids, *sizes)  # type: ignore[arg-type]
-    _found[key] = tensors, graph  # which keeps the addresses taken
-    if len(_found) > _MOST_GRAPHS:
-        _found.popitem(last=False)
-    return graph
+    """The graph of index tensors: the one they belong to, or an equal one, packed once."""
+    made = _made.get(_key(tensors, sizes))
+    if made is not None:
+        return made
+    arrays = [None if t is None else t.numpy() for t in tensors]
+    for graph in tuple(_found)[::-1]:
+        held = (graph._src, graph._dst, graph._ids)
+        if sizes == (graph._num_src, graph._num_dst, graph._num_edges) and all(
+            _same(one, other) for one, other in zip(arrays, held, strict=True)
+        ):
+            return graph
+    _found.append(_graph._restore(*arrays, *sizes))  # type: ignore[arg-type]
+    return _found[-1]
+
+
+def _key(tensors: tuple[Tensor | None, ...], sizes: tuple[int, ...]) -> tuple[Any, ...]:
+    return *(None if t is None else (t.data_ptr(), len(t)) for t in tensors), *sizes
+
+
+def _same(one: Indices | None, other: Indices | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    if len(one) != len(other) or not np.array_equal(one[:_GLANCE], other[:_GLANCE]):
+        return False
+    return np.array_equal(one, other)

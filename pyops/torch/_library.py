@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from .._operator import Operator
-from ..graph import Graph
 from ._call import Call, by_name
 from ._graph import graph_of
 
@@ -47,7 +46,7 @@ class Registered:
                 lib=LIBRARY,
             )
 
-    def __call__(self, graph: Graph | None, tensors: Sequence[Any], options: dict[str, Any]) -> Any:
+    def __call__(self, graph: Any, tensors: Sequence[Any], options: dict[str, Any]) -> Any:
         """Through torch.library, where torch is tracing."""
         given = self.op._phases["forward"]._complete(options)
         for option in self.op.signature.options.values():
@@ -55,7 +54,7 @@ class Registered:
                 given[option.name] = [given[option.name]]
         indices: tuple[Any, ...] = ()
         if graph is not None:
-            indices = (*graph._tensors, graph._num_src, graph._num_dst, graph._num_edges)  # type: ignore[attr-defined]
+            indices = (*graph._tensors, graph._num_src, graph._num_dst, graph._num_edges)
         return getattr(torch.ops.pyops, self.op.name)(*indices, *tensors, *given.values())
 
     def _called(self, phase: str) -> str:

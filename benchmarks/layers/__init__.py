@@ -1,0 +1,1 @@
+"""Drop-in layers beside their originals, in one run: `python -m benchmarks.layers`."""

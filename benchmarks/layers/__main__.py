@@ -1,0 +1,119 @@
+"""Time, peak memory and difference of drop-in layers beside their originals, as a table."""
+
+import argparse
+import importlib
+import os
+import subprocess
+import sys
+import time
+from multiprocessing import Pipe
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from benchmarks.layers.case import SIDES
+from benchmarks.report import figure, table
+
+HEAD = ["layer", "sizes", "threads", "difference", "original", "drop-in", "time", "memory"]
+PREAMBLE = """\
+Forward and backward, with gradients of inputs and parameters. In the columns of the sides: the
+median time of a call and the extra memory at its peak. "Time" and "memory" are how many times
+those of the drop-in layer the original takes: of calls in turn, the median of the ratios within a
+round. "Difference": the largest one of any result or gradient, by the largest entry of that, or by
+a thousandth of the largest of all, as some gradients are 0 but for rounding."""
+
+
+class Side:
+    """A process with one side of a case; what it says first is its memory and its results."""
+
+    def __init__(self, file: str, number: int, side: str, threads: int):
+        names = "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
+        settings = dict.fromkeys(names, str(threads)) | {"MALLOC_ARENA_MAX": "1"}
+        self.connection, child = Pipe()
+        words = [file, str(number), side, str(threads), str(child.fileno())]
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "benchmarks.layers.worker", *words],
+            env=os.environ | settings,
+            pass_fds=[child.fileno()],
+        )
+        child.close()
+        self.extra, self.results = self.connection.recv()
+
+    def seconds(self) -> float:
+        self.connection.send(True)
+        return self.connection.recv()
+
+    def close(self) -> None:
+        self.connection.send(False)
+        self.process.wait()
+
+
+def difference(results, others) -> float:
+    largest = [0.0]
+    least = max(top for _, top, _ in others) / 1000
+    for (shape, _, one), (expected, top, other) in zip(results, others, strict=True):
+        if shape != expected:
+            raise ValueError(f"shapes {shape} and {expected}")
+        if one.size and least:
+            largest.append(float(np.abs(one.astype(float) - other).max()) / max(top, least))
+    return max(largest)
+
+
+def measure(file: str, number: int, case, threads: int, rounds: int) -> list[str]:
+    sides = [Side(file, number, side, threads) for side in SIDES]
+    found = difference(sides[1].results, sides[0].results)
+    times = []
+    for _ in range(rounds):
+        pair = []
+        for side in sides:
+            time.sleep(0.005)  # the last one's threads go to sleep
+            pair.append(side.seconds())
+        times.append(pair)
+    for side in sides:
+        side.close()
+    cells = [
+        f"{1e3 * median(pair[place] for pair in times):.4g} ms, {side.extra / 1e6:,.1f} MB"
+        for place, side in enumerate(sides)
+    ]
+    ratio = median(theirs / ours for theirs, ours in times)
+    memory = sides[0].extra / max(sides[1].extra, 1)
+    ratios = [f"{figure(ratio)}x", f"{figure(memory)}x"]
+    return [case.layer, case.what, str(threads), f"{found:.1e}", *cells, *ratios]
+
+
+def files() -> dict[str, list]:
+    """The cases of each file of this folder that has some."""
+    found = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        if path.stem not in ("__init__", "__main__", "case", "worker"):
+            found[path.stem] = importlib.import_module(f"benchmarks.layers.{path.stem}").CASES
+    return found
+
+
+def main() -> int:
+    cases = [
+        (file, number, case)
+        for file, several in files().items()
+        for number, case in enumerate(several)
+    ]
+    layers = sorted({case.layer for _, _, case in cases})
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.layers", description=__doc__)
+    parser.add_argument("layers", nargs="*", metavar="LAYER", help=f"of {', '.join(layers)}")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    if unknown := set(options.layers) - set(layers):
+        parser.error(f"LAYER: expected some of {', '.join(layers)}, got {', '.join(unknown)}")
+    lines = [HEAD]
+    for file, number, case in cases:
+        for threads in options.threads:
+            if not options.layers or case.layer in options.layers:
+                lines.append(measure(file, number, case, threads, options.rounds))
+                print(*lines[-1], sep=" | ", file=sys.stderr, flush=True)
+    print(f"{PREAMBLE}\n\n{table(lines)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

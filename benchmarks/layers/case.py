@@ -1,0 +1,23 @@
+"""A layer beside its original: what a file of this folder lists in CASES."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Call = Callable[[], list[Any]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table for each number of threads.
+
+    `make` builds the original and the drop-in layer with the same weights and data. Either
+    function runs forward and backward and returns the tensors to compare: results and gradients.
+    """
+
+    layer: str
+    what: str
+    make: Callable[[], tuple[Call, Call]]
+
+
+SIDES = "original", "drop-in"

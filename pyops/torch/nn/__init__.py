@@ -1,0 +1,18 @@
+"""Layers on PyTorch tensors, in the place of those of other packages: change the import.
+
+Constructor arguments, `repr`, names and shapes of the parameters, forms of the input and results
+are those of the originals; a `state_dict` of the one loads into the other.
+
+An `edge_index` of a layer of PyTorch Geometric is a tensor [2, edges], sources over destinations;
+or a sparse matrix of torch with a row for each destination; or a pair (offsets, sources) of the
+edges by destination; or a packed `pyops.Graph`, `pyops.torch.Graph` where torch compiles. It is
+packed once for as long as the tensor lives and is not changed.
+"""
+
+from ._functions import scatter as scatter
+from ._functions import segment as segment
+from ._functions import softmax as softmax
+from .gat_conv import GATConv as GATConv
+from .gatv2_conv import GATv2Conv as GATv2Conv
+from .nn_conv import NNConv as NNConv
+from .transformer_conv import TransformerConv as TransformerConv

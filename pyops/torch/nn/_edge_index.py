@@ -1,0 +1,125 @@
+"""The forms in which layers are given edges, read as an index [2, edges]: sources, destinations."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...graph import Graph
+
+EdgeIndex: TypeAlias = "Tensor | tuple[Tensor, Tensor] | Graph"
+
+_INTEGERS = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
+_SPARSE = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc
+
+
+def tracing(tensor: Tensor) -> bool:
+    """Whether torch looks at what is called, in place of calling it."""
+    return torch.compiler.is_compiling() or type(tensor) is not Tensor
+
+
+def checked(caller: str, given: EdgeIndex) -> EdgeIndex:
+    """The edges, if they come in one of the forms."""
+    label = f"{caller}: edge_index"
+    if isinstance(given, Tensor) and hasattr(given, "as_tensor"):
+        given = given.as_tensor()  # a subclass that remembers more than the edges
+    if isinstance(given, Graph):
+        if given._ids is not None:
+            raise ValueError(f"{label}: expected a graph whose edges share no rows")
+    elif isinstance(given, tuple) and [t.dim() for t in given] == [1, 1]:
+        check_offsets(f"{label}: offsets", given[0], given[1].shape[0])
+    elif not isinstance(given, Tensor):
+        raise TypeError(
+            f"{label}: expected a tensor [2, edges], a sparse matrix of torch, a pair (offsets, "
+            f"sources) or a pyops.Graph, got {type(given).__name__}"
+        )
+    elif given.layout not in _SPARSE and (
+        given.dtype not in _INTEGERS or given.dim() != 2 or given.shape[0] != 2
+    ):
+        raise ValueError(
+            f"{label}: expected integers of shape [2, edges], got {given.dtype} of shape "
+            f"{list(given.shape)}"
+        )
+    return given
+
+
+def parts_of(given: EdgeIndex) -> tuple[Tensor, ...]:
+    """The tensors of a form, as the caller holds them."""
+    if isinstance(given, Graph):
+        return ()
+    if isinstance(given, tuple):
+        return given
+    if given.layout is torch.sparse_coo:
+        return (given._indices(),)
+    if given.layout is torch.sparse_csr:
+        return given.crow_indices(), given.col_indices()
+    if given.layout is torch.sparse_csc:
+        return given.ccol_indices(), given.row_indices()
+    return (given,)
+
+
+def index_of(given: EdgeIndex) -> Tensor:
+    """The index; a sparse matrix has a row for each destination."""
+    if isinstance(given, Graph):
+        held = getattr(given, "_tensors", None)
+        if held is None:
+            held = [torch.from_numpy(np.array(ends)) for ends in (given._src, given._dst)]
+        return torch.stack([held[0], held[1]])
+    parts = parts_of(given)
+    if not isinstance(given, tuple) and given.layout is torch.sparse_coo:
+        return parts[0].flip(0)
+    if isinstance(given, tuple) or given.layout in _SPARSE:
+        nodes = rows_of(parts[0], len(parts[1]))
+        turned = not isinstance(given, tuple) and given.layout is torch.sparse_csc
+        return torch.stack([nodes, parts[1]] if turned else [parts[1], nodes])
+    return given if given.dtype in (torch.int32, torch.int64) else given.long()
+
+
+def values_of(given: EdgeIndex) -> Tensor | None:
+    """Features of the edges that a sparse matrix has for its values."""
+    if not isinstance(given, Tensor) or given.layout not in _SPARSE:
+        return None
+    values = given._values() if given.layout is torch.sparse_coo else given.values()
+    return values if values.dim() > 1 else None
+
+
+def is_sparse(given: EdgeIndex) -> bool:
+    return isinstance(given, Tensor) and given.layout in _SPARSE
+
+
+def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tuple[Tensor, Tensor]:
+    """Edges as a sparse matrix in the form of the one given, and its values."""
+    row, col = index[1], index[0]
+    if sort:
+        major, minor = (col, row) if given.layout is torch.sparse_csc else (row, col)
+        order = (major * max(given.shape[:2]) + minor).argsort(stable=True)
+        row, col, values = row[order], col[order], values[order]
+    shape = (*given.shape[:2], *values.shape[1:])
+    if given.layout is torch.sparse_coo:
+        return torch.sparse_coo_tensor(torch.stack([row, col]), values, shape).coalesce(), values
+    major, minor, count = row, col, shape[0]
+    if given.layout is torch.sparse_csc:
+        major, minor, count = col, row, shape[1]
+    offsets = torch.nn.functional.pad(torch.bincount(major, minlength=count).cumsum(0), (1, 0))
+    make = torch.sparse_compressed_tensor
+    return make(offsets, minor, values, shape, layout=given.layout), values
+
+
+def rows_of(offsets: Tensor, count: int) -> Tensor:
+    """The row of each of the elements that offsets deal out."""
+    rows = torch.arange(offsets.shape[0] - 1, dtype=offsets.dtype)
+    return rows.repeat_interleave(offsets.diff(), output_size=count)
+
+
+def check_offsets(label: str, offsets: Tensor, count: int) -> None:
+    """Offsets that begin at 0, never fall and end at the number of elements."""
+    if tracing(offsets):
+        return
+    if len(offsets) and not bool((offsets.diff() < 0).any()):
+        ends = int(offsets[0]), int(offsets[-1])
+        if ends == (0, count):
+            return
+    raise ValueError(f"{label}: expected numbers from 0 to {count} that never fall")

@@ -1,0 +1,221 @@
+"""Softmax and reductions over groups of rows, as PyTorch Geometric calls them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ... import graph as _graph
+from ... import torch as _ops
+from .._call import DTYPES
+from .._graph import Ends
+from ._edge_index import check_offsets, rows_of, tracing
+from ._remember import remembered
+
+_SUMS = {"sum": "sum", "add": "sum", "mean": "mean"}
+_EXTREMES = {"max": "amax", "amax": "amax", "min": "amin", "amin": "amin"}
+_OTHERS = "mul", "any"
+_NARROW = {"softmax": 4, "sum": 8}
+"""Columns below which torch is as fast, an index not having to be packed."""
+
+
+def softmax(
+    src: Tensor,
+    index: Tensor | None = None,
+    ptr: Tensor | None = None,
+    num_nodes: int | None = None,
+    dim: int = 0,
+) -> Tensor:
+    """Softmax over the elements of each group.
+
+    Parameters
+    ----------
+    src : tensor
+    index : tensor of integers, optional
+        The group of each element along `dim`.
+    ptr : tensor of integers, optional
+        Where each group begins, and where the last one ends; wins over `index`.
+    num_nodes : int, optional
+        Number of groups; one more than the largest index if not given.
+    dim : int
+        The dimension of the groups.
+
+    Returns
+    -------
+    tensor of the shape of `src`
+    """
+    name = "pyops.torch.nn.softmax"
+    rows = src.movedim(dim, 0)
+    count = rows.shape[0]
+    if ptr is None and index is None:
+        raise NotImplementedError(f"{name}: index: expected one, or ptr")
+    narrow = src.numel() < _NARROW["softmax"] * count
+    if ptr is not None:
+        _check_offsets(name, ptr, count)
+        groups = ptr.shape[0] - 1
+        index = rows_of(ptr, count) if narrow else None
+    else:
+        assert index is not None
+        _check_index(name, index, count)
+        groups = _groups(index, num_nodes)
+    if not src.numel():
+        return src.clone()
+    if index is not None and (narrow or src.dtype not in DTYPES):
+        return _softmax(rows, index.long(), groups).movedim(0, dim)
+    graph = _by_offsets(ptr, count) if index is None else _by_index(name, index, groups)
+    return _ops.segment_softmax(graph, rows.reshape(count, -1)).reshape(rows.shape).movedim(0, dim)
+
+
+def scatter(
+    src: Tensor, index: Tensor, dim: int = 0, dim_size: int | None = None, reduce: str = "sum"
+) -> Tensor:
+    """Reduce the elements of each group; groups without elements get 0.
+
+    Parameters
+    ----------
+    src : tensor
+    index : tensor of integers, one dimension
+        The group of each element along `dim`.
+    dim : int
+        The dimension of the groups.
+    dim_size : int, optional
+        Number of groups; one more than the largest index if not given.
+    reduce : {"sum", "add", "mean", "max", "min", "mul", "any"}
+        The gradient of a maximum or minimum is shared by all elements that attain it; products
+        of groups without elements are 1.
+
+    Returns
+    -------
+    tensor
+        As `src`, with `dim_size` in place of the number of elements.
+    """
+    name = "pyops.torch.nn.scatter"
+    if index.dim() != 1:
+        raise ValueError(f"{name}: index: expected one dimension, got {index.dim()}")
+    if not -src.dim() <= dim < src.dim():
+        raise ValueError(f"{name}: dim: expected one of {src.dim()} dimensions, got {dim}")
+    if reduce not in (*_SUMS, *_EXTREMES, *_OTHERS):
+        raise ValueError(
+            f"{name}: reduce: expected one of {', '.join((*_SUMS, *_EXTREMES, *_OTHERS))}, "
+            f"got {reduce!r}"
+        )
+    rows = src.movedim(dim, 0)
+    _check_index(name, index, rows.shape[0])
+    groups = _groups(index, dim_size)
+    if _by_torch(rows, reduce):
+        return _reduced(rows, index.long(), groups, reduce).movedim(0, dim)
+    return _aggregated(_by_index(name, index, groups), rows, groups, reduce).movedim(0, dim)
+
+
+def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
+    """Reduce the rows of each stretch; stretches without rows get 0.
+
+    Parameters
+    ----------
+    src : tensor, shape (rows, ...)
+    ptr : tensor of integers, shape (stretches + 1,)
+        Where each stretch begins, and where the last one ends.
+    reduce : {"sum", "mean", "max", "min"}
+        A maximum or minimum is torch's: it is differentiable once.
+
+    Returns
+    -------
+    tensor, shape (stretches, ...)
+    """
+    name = "pyops.torch.nn.segment"
+    if reduce not in (*_SUMS, *_EXTREMES):
+        expected = ", ".join((*_SUMS, *_EXTREMES))
+        raise ValueError(f"{name}: reduce: expected one of {expected}, got {reduce!r}")
+    count, groups = src.shape[0], ptr.shape[0] - 1
+    _check_offsets(name, ptr, count)
+    if reduce in _EXTREMES:
+        found = torch._segment_reduce(src, _EXTREMES[reduce], offsets=ptr)
+        return torch.where(found.isinf(), 0, found)
+    if _by_torch(src, reduce):
+        return _reduced(src, rows_of(ptr, count).long(), groups, reduce)
+    return _aggregated(_by_offsets(ptr, count), src, groups, reduce)
+
+
+def _groups(index: Tensor, given: int | None) -> int:
+    if given is not None:
+        return given
+    return int(index.max()) + 1 if index.numel() else 0
+
+
+def _by_torch(rows: Tensor, reduce: str) -> bool:
+    """Whether the operators have no such reduction, or have it no faster.
+
+    They give the gradient of an extreme to the first of equals, which these share.
+    """
+    if not rows.numel() or rows.dtype not in DTYPES or reduce not in _SUMS:
+        return True
+    return bool(rows.numel() < _NARROW["sum"] * rows.shape[0])
+
+
+def _aggregated(graph: _graph.Graph | Ends, rows: Tensor, groups: int, reduce: str) -> Tensor:
+    columns = rows.reshape(rows.shape[0], -1)
+    found = _ops.aggregate(graph, None, columns, reduce=_SUMS[reduce])
+    return found.reshape(groups, *rows.shape[1:])
+
+
+def _reduced(rows: Tensor, index: Tensor, groups: int, reduce: str) -> Tensor:
+    shape = groups, *rows.shape[1:]
+    places = index.view(-1, *[1] * (rows.dim() - 1)).expand_as(rows)
+    if reduce in _EXTREMES:
+        zeros = rows.new_zeros(shape)
+        return zeros.scatter_reduce(0, places, rows, _EXTREMES[reduce], include_self=False)
+    if reduce == "mul":
+        return rows.new_ones(shape).scatter_reduce(0, places, rows, "prod")
+    if reduce == "any":
+        return rows.new_zeros(shape).scatter(0, places, rows)
+    total = rows.new_zeros(shape).scatter_add(0, places, rows)
+    if reduce != "mean":
+        return total
+    counts = rows.new_zeros(groups).scatter_add(0, index, rows.new_ones(len(index))).clamp(min=1)
+    return total / counts.view(-1, *[1] * (rows.dim() - 1))
+
+
+def _softmax(rows: Tensor, index: Tensor, groups: int) -> Tensor:
+    tops = _reduced(rows.detach(), index, groups, "max")
+    powers = (rows - tops.index_select(0, index)).exp()
+    totals = _reduced(powers, index, groups, "sum")
+    return powers / totals.index_select(0, index)
+
+
+def _check_index(name: str, index: Tensor, count: int) -> None:
+    if index.dim() != 1 or index.shape[0] != count:
+        raise ValueError(f"{name}: index: expected shape ({count},), got {tuple(index.shape)}")
+
+
+def _check_offsets(name: str, ptr: Tensor, count: int) -> None:
+    if ptr.dim() != 1:
+        raise ValueError(f"{name}: ptr: expected one dimension, got {ptr.dim()}")
+    check_offsets(f"{name}: ptr", ptr, count)
+
+
+def _by_index(name: str, index: Tensor, groups: int) -> _graph.Graph | Ends:
+    """Entries from one source that nobody reads into their groups."""
+    if tracing(index):
+        return Ends(torch.zeros_like(index), index, 1, groups)
+
+    def pack() -> _graph.Graph:
+        group = index.numpy()
+        try:
+            return _graph._restore(0 * group, group, None, 1, groups, len(group))
+        except IndexError as error:
+            raise IndexError(f"{name}: index: {error}") from None
+
+    return remembered([index], ("groups", groups), pack)
+
+
+def _by_offsets(ptr: Tensor, count: int) -> _graph.Graph | Ends:
+    groups = ptr.shape[0] - 1
+    if tracing(ptr):
+        index = rows_of(ptr, count)
+        return Ends(torch.zeros_like(index), index, 1, groups)
+
+    def pack() -> _graph.Graph:
+        index = rows_of(ptr, count).numpy()
+        return _graph._restore(0 * index, index, None, 1, groups, count)
+
+    return remembered([ptr], "offsets", pack)

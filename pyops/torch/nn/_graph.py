@@ -1,0 +1,222 @@
+"""The edges of a layer and their graph, with self loops if asked for, packed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import graph as _graph
+from .._graph import Ends
+from ._edge_index import (
+    EdgeIndex,
+    checked,
+    index_of,
+    is_sparse,
+    parts_of,
+    tracing,
+    values_of,
+)
+from ._functions import scatter
+from ._remember import remembered
+
+Fill: TypeAlias = "float | Tensor | str"
+
+
+@dataclass(frozen=True, eq=False)
+class _Packed:
+    """What is remembered of an edge index: never its own memory."""
+
+    graph: _graph.Graph
+    index: Tensor | None
+    """Sources over destinations, unless the edge index is just that."""
+    kept: Tensor | None
+    """The edges that are left when self loops are taken away, None for all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """The edges of a layer.
+
+    Where torch traces, the number of self loops is not known: those taken away stay as edges into
+    one more destination, a `spare` one, which `spared` adds and `cut` takes away again.
+    """
+
+    index: Tensor
+    """The edges [2, edges], as the layer was given them, then the self loops."""
+    graph: _graph.Graph | Ends
+    num_dst: int
+    into: int
+    """The row of the index with the nodes that messages go to."""
+    given: int
+    """How many edges the layer was given."""
+    loops: int | None = None
+    """How many nodes got a self loop, None if nothing was asked for."""
+    kept: Tensor | None = None
+    spare: bool = False
+    values: Tensor | None = None
+    """Features that a sparse matrix brought along."""
+
+    @property
+    def src(self) -> Tensor:
+        return self.index[1 - self.into]
+
+    @property
+    def dst(self) -> Tensor:
+        return self.index[self.into]
+
+    @property
+    def count(self) -> int:
+        edges: int = self.index.shape[1]
+        return edges
+
+    def features(self, caller: str, given: Tensor | None, fill_value: Fill) -> Tensor | None:
+        """The features of the edges, with those of self loops as `fill_value` says."""
+        given = self.values if given is None else given
+        if given is None:
+            return None
+        if given.shape[0] != self.given:
+            raise ValueError(
+                f"{caller}: edge_attr: expected {self.given} rows, one for each edge, "
+                f"got {given.shape[0]}"
+            )
+        if self.loops is None:
+            return given
+        if self.kept is not None:
+            given = given.index_select(0, self.kept)
+        shape = self.loops, *given.shape[1:]
+        if isinstance(fill_value, str):
+            loop = scatter(given, self._fill_index(), 0, self.loops + self.spare, fill_value)
+            loop = loop[: self.loops]
+        elif isinstance(fill_value, Tensor):
+            loop = fill_value.to(given.device, given.dtype)
+            loop = (loop if loop.dim() == given.dim() else loop.unsqueeze(0)).expand(shape)
+        else:
+            loop = given.new_full(shape, fill_value)
+        return torch.cat([given, loop])
+
+    def _fill_index(self) -> Tensor:
+        """The node whose self loop sees the features of an edge: in the second row, always."""
+        assert self.loops is not None
+        edges = self.count - self.loops
+        nodes = self.index[1, :edges]
+        if self.spare:
+            nodes = torch.where(self.dst[:edges] == self.num_dst, self.loops, nodes)
+        return nodes
+
+    def spared(self, nodes: Tensor) -> Tensor:
+        """Rows of the destinations, with one more where there is a spare one."""
+        return torch.nn.functional.pad(nodes, (0, 0, 0, 1)) if self.spare else nodes
+
+    def cut(self, nodes: Tensor) -> Tensor:
+        """Rows of the destinations without the spare one."""
+        return nodes[: self.num_dst] if self.spare else nodes
+
+    def degrees(self, like: Tensor) -> Tensor:
+        """Edges into each destination, at least 1, in the type of another tensor."""
+        rows = like.new_zeros(self.num_dst + self.spare)
+        ones = like.new_ones(1).expand(self.count)
+        return rows.index_add(0, self.dst, ones).clamp(min=1)
+
+
+def apart(edges: Edges, num_src: int) -> _graph.Graph | Ends:
+    """The graph in which each edge has a destination of its own."""
+    if isinstance(edges.graph, Ends):
+        own = torch.arange(edges.count, dtype=edges.index.dtype)
+        return Ends(edges.src, own, num_src, edges.count)
+
+    def pack() -> _graph.Graph:
+        ends, count = edges.src.numpy(), edges.count
+        return _graph._restore(ends, np.arange(count), None, num_src, count, count)
+
+    return remembered([edges.index], ("apart", edges.into, num_src), pack)
+
+
+def edges_of(
+    caller: str,
+    edge_index: EdgeIndex,
+    num_src: int,
+    num_dst: int,
+    *,
+    loops: int | None = None,
+    into: int = 1,
+) -> Edges:
+    """The edges of a layer and their graph, packed once for the same tensor.
+
+    Parameters
+    ----------
+    caller : str
+        Who asks, for messages.
+    edge_index : tensor, pair of tensors or pyops.Graph
+        Integers [2, edges], the nodes that messages come from over those they go to; or a sparse
+        matrix [num_dst, num_src] of torch, whose values of two dimensions are features of the
+        edges; or a pair (offsets, sources) of the edges by destination; or a packed graph.
+    num_src, num_dst : int
+        Numbers of nodes that messages come from, and go to.
+    loops : int, optional
+        Take self loops away, and put one for each of so many nodes at the end.
+    into : {0, 1}
+        The row of the index with the nodes that messages go to.
+    """
+    edge_index = checked(caller, edge_index)
+    label = f"{caller}: edge_index"
+    if is_sparse(edge_index) and not into:
+        raise ValueError(f"{label}: flow='target_to_source' needs a tensor [2, edges]")
+    if isinstance(edge_index, _graph.Graph):
+        sizes = edge_index._num_src, edge_index._num_dst
+        if sizes != (num_src, num_dst):
+            raise ValueError(f"{label}: expected a graph of {num_src} source and {num_dst} "
+                             f"destination nodes, got {edge_index!r}")  # fmt: skip
+        if loops is not None:
+            raise ValueError(
+                f"{label}: a packed graph gets no self loops: expected add_self_loops=False"
+            )
+        if into:
+            index = index_of(edge_index)
+            return Edges(index, edge_index, num_dst, into, index.shape[1])
+        edge_index = index_of(edge_index)
+    parts, values = parts_of(edge_index), values_of(edge_index)
+    if tracing(parts[-1]):
+        return _traced(index_of(edge_index), values, num_src, num_dst, loops, into)
+
+    def pack() -> _Packed:
+        index, kept = index_of(edge_index), None
+        if loops is not None:
+            index, kept = _looped(index, loops)
+        ends = index.detach().numpy()
+        try:
+            sizes = num_src, num_dst, ends.shape[1]
+            graph = _graph._restore(ends[1 - into], ends[into], None, *sizes)
+        except IndexError as error:
+            raise IndexError(f"{label}: {error}") from None
+        return _Packed(graph, None if index is edge_index else index, kept)
+
+    form = edge_index.layout if isinstance(edge_index, Tensor) else None
+    found = remembered(parts, (form, num_src, num_dst, loops, into), pack)
+    index = edge_index if found.index is None else found.index
+    given = parts[-1].shape[-1]
+    return Edges(index, found.graph, num_dst, into, given, loops, found.kept, values=values)
+
+
+def _looped(index: Tensor, loops: int) -> tuple[Tensor, Tensor | None]:
+    keep = index[0] != index[1]
+    kept = None if bool(keep.all()) else keep.nonzero()[:, 0]
+    others = index if kept is None else index[:, kept]
+    nodes = torch.arange(loops, dtype=index.dtype).expand(2, loops)
+    return torch.cat([others, nodes], dim=1), kept
+
+
+def _traced(
+    index: Tensor, values: Tensor | None, num_src: int, num_dst: int, loops: int | None, into: int
+) -> Edges:
+    given, spare = index.shape[1], loops is not None
+    if loops is not None:
+        nodes = torch.arange(loops, dtype=index.dtype)
+        aside = torch.where(index[0] == index[1], num_dst, index[into])
+        rows = [torch.cat([row, nodes]) for row in (index[1 - into], aside)]
+        index = torch.stack(rows if into else rows[::-1])
+    graph = Ends(index[1 - into], index[into], num_src, num_dst + spare)
+    return Edges(index, graph, num_dst, into, given, loops, None, spare, values)

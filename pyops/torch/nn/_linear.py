@@ -1,0 +1,126 @@
+"""Linear layers as PyTorch Geometric has them: first values of a kind, widths seen at first use."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import Parameter, UninitializedParameter
+
+_WEIGHTS = None, "glorot", "uniform", "kaiming_uniform"
+
+
+def glorot(weight: Tensor | None) -> None:
+    """Uniform values for as many inputs and outputs as the last two dimensions have."""
+    if weight is not None:
+        bound = math.sqrt(6 / (weight.shape[-2] + weight.shape[-1]))
+        weight.data.uniform_(-bound, bound)
+
+
+def zeros(bias: Tensor | None) -> None:
+    if bias is not None:
+        bias.data.zero_()
+
+
+class Linear(torch.nn.Module):  # type: ignore[misc]
+    """x W^T + b, of any input width, -1, until the first call or `load_state_dict`.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+    bias : bool
+    weight_initializer : {None, "glorot", "uniform", "kaiming_uniform"}
+        None is kaiming_uniform, with the bound of `torch.nn.Linear`.
+    bias_initializer : {None, "zeros"}
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        bias: bool = True,
+        weight_initializer: str | None = None,
+        bias_initializer: str | None = None,
+    ) -> None:
+        super().__init__()
+        for name, value, known in (
+            ("weight_initializer", weight_initializer, _WEIGHTS),
+            ("bias_initializer", bias_initializer, (None, "zeros")),
+        ):
+            if value not in known:
+                raise RuntimeError(f"pyops.torch.nn.Linear: {name}: expected one of {known}, "
+                                   f"got {value!r}")  # fmt: skip
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.weight_initializer = weight_initializer
+        self.bias_initializer = bias_initializer
+        if in_channels > 0:
+            self.weight = Parameter(torch.empty(out_channels, in_channels))
+        else:
+            self._wait()
+        self.register_parameter("bias", Parameter(torch.empty(out_channels)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew."""
+        if self.in_channels <= 0:
+            return
+        if self.weight_initializer == "glorot":
+            glorot(self.weight)
+        else:
+            slope = math.sqrt(5)
+            bound = math.sqrt(6 / ((1 + slope**2) * self.in_channels))
+            if self.weight_initializer == "uniform":
+                bound = 1 / math.sqrt(self.in_channels)
+            self.weight.data.uniform_(-bound, bound)
+        if self.bias_initializer == "zeros":
+            zeros(self.bias)
+        elif self.bias is not None:
+            bound = 1 / math.sqrt(self.in_channels)
+            self.bias.data.uniform_(-bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., in_channels] to [..., out_channels]."""
+        return torch.nn.functional.linear(x, self.weight, self.bias)
+
+    def _wait(self) -> None:
+        """Take the width from the first input."""
+        self.in_channels = -1
+        self.weight = UninitializedParameter()
+        if not hasattr(self, "_hook"):
+            self._hook = self.register_forward_pre_hook(self._see)
+
+    def _know(self, width: int) -> None:
+        self.in_channels = width
+        self.weight.materialize((self.out_channels, width))
+        self._hook.remove()
+        del self._hook
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _see(self, _: Any, given: tuple[Tensor, ...]) -> None:
+        if isinstance(self.weight, UninitializedParameter):
+            self._know(given[0].shape[-1])
+            self.reset_parameters()
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        waits = isinstance(self.weight, UninitializedParameter)
+        destination[f"{prefix}weight"] = self.weight if waits or keep_vars else self.weight.detach()
+        if self.bias is not None:
+            destination[f"{prefix}bias"] = self.bias if keep_vars else self.bias.detach()
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:
+        weight = state_dict.get(f"{prefix}weight")
+        here = isinstance(self.weight, UninitializedParameter)
+        if isinstance(weight, UninitializedParameter):
+            self._wait()
+        elif weight is not None and here:
+            self._know(weight.shape[-1])
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, "
+            f"bias={self.bias is not None})"
+        )

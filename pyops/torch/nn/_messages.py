@@ -1,0 +1,131 @@
+"""What layers share that send messages along edges: their options, and how messages are summed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ._edge_index import EdgeIndex, is_sparse, with_values
+from ._functions import scatter, softmax
+from ._graph import Edges, edges_of
+
+Pair: TypeAlias = "tuple[Tensor, Tensor | None]"
+Size: TypeAlias = "tuple[int, int] | None"
+FLOWS = "source_to_target", "target_to_source"
+EXTREMES = "max", "min"
+REDUCTIONS = "sum", "add", "mean", *EXTREMES
+
+
+class Messages(torch.nn.Module):  # type: ignore[misc]
+    """A layer whose messages go along edges and are reduced where they arrive."""
+
+    def __init__(self, aggr: str = "sum", flow: str = "source_to_target", **others: Any) -> None:
+        super().__init__()
+        self._label = f"pyops.torch.nn.{type(self).__name__}"
+        plain: dict[str, tuple[Any, ...]] = {"aggr_kwargs": (None, {}), "decomposed_layers": (1,)}
+        for name, value in others.items():
+            if name not in plain:
+                raise TypeError(f"{self._label}: {name}: there is no such argument")
+            if value not in plain[name]:
+                raise ValueError(f"{self._label}: {name}: expected {plain[name][0]}, got {value!r}")
+        for name, value, known in (("aggr", aggr, REDUCTIONS), ("flow", flow, FLOWS)):
+            if not isinstance(value, str) or value not in known:
+                expected = ", ".join(known)
+                raise ValueError(
+                    f"{self._label}: {name}: expected one of {expected}, got {value!r}"
+                )
+        self.aggr = aggr
+        self.flow = flow
+
+    def _edges(
+        self, edge_index: EdgeIndex, ends: tuple[int, int | None], size: Size, loops: int | None
+    ) -> Edges:
+        """The edges from and to as many nodes as there are rows in the first and second place."""
+        if size is not None:
+            for place, (count, asked) in enumerate(zip(ends, size, strict=True)):
+                if count is not None and asked is not None and count != asked:
+                    raise ValueError(
+                        f"{self._label}: size: expected {count} nodes in place {place}, "
+                        f"as x has rows, got {asked}"
+                    )
+        into = int(self.flow == FLOWS[0])
+        first, second = ends
+        if second is None:
+            second = first if size is None or size[1] is None or not into else size[1]
+        return edges_of(self._label, edge_index, first, second, loops=loops, into=into)
+
+    def _same_nodes(self, ends: tuple[int, int | None]) -> None:
+        """Where messages flow back, results have a row for each node in the first place."""
+        if self.flow != FLOWS[0] and ends[1] is not None and ends[0] != ends[1]:
+            raise ValueError(
+                f"{self._label}: flow: 'target_to_source' needs as many sources as destinations, "
+                f"got {ends[0]} and {ends[1]}"
+            )
+
+
+class Attention(Messages):
+    """A layer whose messages are weighted by a softmax, with several heads."""
+
+    heads: int
+    out_channels: int
+    concat: bool
+    dropout: float
+
+    def _mask(self, edges: Edges, like: Tensor) -> Tensor | None:
+        """Factors of the weights: dropout, drawn as if from the weights themselves."""
+        if not (self.training and self.dropout > 0):
+            return None
+        ones = like.new_ones(edges.count, self.heads)
+        return torch.nn.functional.dropout(ones, self.dropout)
+
+    def _reduced(
+        self,
+        edges: Edges,
+        fused: Callable[[], Tensor],
+        scores: Callable[[], Tensor],
+        values: Callable[[], Tensor],
+        mask: Tensor | None,
+        weighted: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Messages reduced, by one operator unless for a maximum or minimum; and the weights.
+
+        `fused` sums the messages, `scores` [edges, heads] go into the softmax, and `values`
+        [edges, heads, width] are what is weighted. The weights, before the mask, are made if they
+        are wanted or needed.
+        """
+        alpha, rows = None, edges.num_dst + edges.spare
+        if weighted or self.aggr in EXTREMES:
+            alpha = softmax(scores(), edges.dst, num_nodes=rows)
+        if self.aggr in EXTREMES:
+            assert alpha is not None
+            factors = alpha if mask is None else alpha * mask
+            messages = factors.unsqueeze(-1) * values()
+            out = edges.cut(scatter(messages, edges.dst, 0, rows, self.aggr))
+            out = out.flatten(1) if self.concat else out.mean(1)
+        else:
+            out = edges.cut(fused())
+        if self.aggr == "mean":
+            out = out / edges.cut(edges.degrees(out))[:, None]
+        return out, alpha if weighted else None
+
+    def _by_heads(self, rows: Tensor) -> Tensor:
+        return rows.view(-1, self.heads, self.out_channels)
+
+    def _with_weights(
+        self, out: Tensor, edge_index: EdgeIndex, edges: Edges, alpha: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """The result beside the edges that were used and their weights."""
+        if edges.spare:
+            raise ValueError(
+                f"{self._label}: return_attention_weights: not with add_self_loops=True where "
+                "torch compiles, which has to know the number of edges"
+            )
+        if is_sparse(edge_index):
+            return out, with_values(edge_index, edges.index, alpha, edges.loops is not None)
+        return out, (edges.index, alpha)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"

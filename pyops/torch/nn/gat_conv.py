@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import Parameter, UninitializedParameter
+
+from ... import torch as _ops
+from ._edge_index import EdgeIndex
+from ._graph import Edges, Fill
+from ._linear import Linear, glorot, zeros
+from ._messages import Attention, Pair, Size
+
+
+class GATConv(Attention):
+    r"""Graph attention in the place of PyTorch Geometric's ``GATConv``.
+
+    .. math::
+
+        x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} W x_j, \qquad
+        \alpha_{ij} = \operatorname{softmax}_j \operatorname{leaky\_relu}(
+        \langle a_\text{src}, W x_j \rangle + \langle a_\text{dst}, W x_i \rangle
+        + \langle a_\text{edge}, W_e f_{ij} \rangle)
+
+    Parameters
+    ----------
+    in_channels : int or (int, int)
+        Width of the features, or of those of sources and destinations; -1 to see it at first use.
+    out_channels : int
+        Width of a head.
+    heads : int
+    concat : bool
+        Whether heads stand side by side; else their mean is taken.
+    negative_slope : float
+    dropout : float
+        Of the attention weights, in training.
+    add_self_loops : bool
+        Whether each node attends to itself, once.
+    edge_dim : int, optional
+        Width of edge features.
+    fill_value : float, tensor or {"mean", "add", "sum", "min", "max", "mul"}
+        Features of self loops, or how they are made of those of the edges into the node.
+    bias, residual : bool
+    aggr : {"add", "sum", "mean", "max", "min"}
+        Keyword only.
+    flow : {"source_to_target", "target_to_source"}
+        Keyword only.
+
+    References
+    ----------
+    Velickovic et al., Graph attention networks, arXiv:1710.10903.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: Fill = "mean",
+        bias: bool = True,
+        residual: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{"aggr": "add"} | kwargs)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.heads = heads
+        self.concat = concat
+        self.negative_slope = negative_slope
+        self.dropout = dropout
+        self.add_self_loops = add_self_loops
+        self.edge_dim = edge_dim
+        self.fill_value = fill_value
+        self.residual = residual
+
+        def linear(width: int, out: int) -> Linear:
+            return Linear(width, out, bias=False, weight_initializer="glorot")
+
+        inner, outer = heads * out_channels, out_channels * (heads if concat else 1)
+        self.lin = self.lin_src = self.lin_dst = self.lin_edge = None
+        if isinstance(in_channels, int):
+            self.lin = linear(in_channels, inner)
+        else:
+            self.lin_src = linear(in_channels[0], inner)
+            self.lin_dst = linear(in_channels[1], inner)
+        self.att_src = Parameter(torch.empty(1, heads, out_channels))
+        self.att_dst = Parameter(torch.empty(1, heads, out_channels))
+        self.register_parameter("att_edge", None)
+        if edge_dim is not None:
+            self.lin_edge = linear(edge_dim, inner)
+            self.att_edge = Parameter(torch.empty(1, heads, out_channels))
+        self.res = None
+        if residual:
+            last = in_channels if isinstance(in_channels, int) else in_channels[1]
+            self.res = linear(last, outer)
+        self.register_parameter("bias", Parameter(torch.empty(outer)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        for linear in (self.lin, self.lin_src, self.lin_dst, self.lin_edge, self.res):
+            if linear is not None:
+                linear.reset_parameters()
+        for weight in (self.att_src, self.att_dst, self.att_edge):
+            glorot(weight)
+        zeros(self.bias)
+
+    def forward(
+        self,
+        x: Tensor | Pair,
+        edge_index: EdgeIndex,
+        edge_attr: Tensor | None = None,
+        size: Size = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """The new features of the destinations.
+
+        Parameters
+        ----------
+        x : tensor or (tensor, tensor or None)
+            Features of the nodes, or of sources and destinations.
+        edge_index : tensor, pair of tensors or pyops.Graph
+            See `pyops.torch.nn`.
+        edge_attr : tensor, optional
+            Features of the edges.
+        size : (int, int), optional
+            Numbers of sources and destinations.
+        return_attention_weights : bool, optional
+            If true, the result is ``(features, (edge_index, weights))``.
+        """
+        x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
+        if x_src.dim() != 2:
+            raise ValueError(f"{self._label}: x: expected two dimensions, got {x_src.dim()}")
+        ends = x_src.shape[0], None if x_dst is None else x_dst.shape[0]
+        res = None if x_dst is None or self.res is None else self.res(x_dst)
+        if self.lin is not None:
+            same = x_dst is x_src
+            x_src = self.lin(x_src)
+            x_dst = x_src if same else None if x_dst is None else self.lin(x_dst)
+        else:
+            assert self.lin_src is not None
+            assert self.lin_dst is not None
+            x_src = self.lin_src(x_src)
+            x_dst = None if x_dst is None else self.lin_dst(x_dst)
+        self._same_nodes(ends)
+        loops = None
+        if self.add_self_loops:
+            loops = min(size) if size is not None else min(n for n in ends if n is not None)
+        edges = self._edges(edge_index, ends, size, loops)
+        scores = self._edge_scores(edges, edge_attr)
+        out, alpha = self._attend(edges, x_src, x_dst, scores, bool(return_attention_weights))
+        out = out if res is None else out + res
+        out = out if self.bias is None else out + self.bias
+        if alpha is None:
+            return out
+        return self._with_weights(out, edge_index, edges, alpha)
+
+    def _edge_scores(self, edges: Edges, edge_attr: Tensor | None) -> Tensor | None:
+        """What edge features add to the scores, [edges, heads]: no row of all widths is made."""
+        if self.lin_edge is None:
+            return None
+        features = edges.features(self._label, edge_attr, self.fill_value)
+        if features is None:
+            return None
+        features = features.view(-1, 1) if features.dim() == 1 else features
+        if isinstance(self.lin_edge.weight, UninitializedParameter):
+            self.lin_edge(features)
+        weight = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
+        return features @ torch.einsum("hcd,hc->dh", weight, self.att_edge[0])
+
+    def _attend(
+        self,
+        edges: Edges,
+        x_src: Tensor,
+        x_dst: Tensor | None,
+        edge_scores: Tensor | None,
+        weighted: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        x = x_src
+        z = x.new_zeros(edges.num_dst, x.shape[1]) if x_dst is None else x_dst
+        mask = self._mask(edges, x)
+
+        def fused() -> Tensor:
+            block = [self.att_src.flatten(), self.att_dst.flatten()]
+            if edge_scores is not None:
+                block.append(x.new_ones(self.heads))
+            return _ops.gat(
+                edges.graph,
+                x,
+                edges.spared(z),
+                torch.cat(block),
+                edge_scores,
+                mask,
+                heads=self.heads,
+                concat=self.concat,
+                negative_slope=float(self.negative_slope),
+            )
+
+        def scores() -> Tensor:
+            source = (self._by_heads(x) * self.att_src).sum(-1)
+            target = edges.spared((self._by_heads(z) * self.att_dst).sum(-1))
+            total = source.index_select(0, edges.src) + target.index_select(0, edges.dst)
+            total = total if edge_scores is None else total + edge_scores
+            return torch.nn.functional.leaky_relu(total, self.negative_slope)
+
+        def values() -> Tensor:
+            return self._by_heads(x).index_select(0, edges.src)
+
+        out, alpha = self._reduced(edges, fused, scores, values, mask, weighted)
+        return out, alpha if alpha is None or mask is None else alpha * mask

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ... import torch as _ops
+from ._edge_index import EdgeIndex
+from ._graph import Fill
+from ._linear import Linear, glorot, zeros
+from ._messages import Attention, Pair
+
+
+class GATv2Conv(Attention):
+    r"""Graph attention in the place of PyTorch Geometric's ``GATv2Conv``.
+
+    .. math::
+
+        x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} W_l x_j, \qquad
+        \alpha_{ij} = \operatorname{softmax}_j
+        \langle a, \operatorname{leaky\_relu}(W_l x_j + W_r x_i + W_e f_{ij}) \rangle
+
+    Parameters
+    ----------
+    in_channels : int or (int, int)
+        Width of the features, or of those of sources and destinations; -1 to see it at first use.
+    out_channels : int
+        Width of a head.
+    heads : int
+    concat : bool
+        Whether heads stand side by side; else their mean is taken.
+    negative_slope : float
+    dropout : float
+        Of the attention weights, in training.
+    add_self_loops : bool
+        Whether each node attends to itself, once.
+    edge_dim : int, optional
+        Width of edge features.
+    fill_value : float, tensor or {"mean", "add", "sum", "min", "max", "mul"}
+        Features of self loops, or how they are made of those of the edges into the node.
+    bias : bool
+        In the result and in the linear layers of the nodes.
+    share_weights : bool
+        Whether W_r is W_l.
+    residual : bool
+    aggr : {"add", "sum", "mean", "max", "min"}
+        Keyword only.
+    flow : {"source_to_target", "target_to_source"}
+        Keyword only.
+
+    References
+    ----------
+    Brody et al., How attentive are graph attention networks?, arXiv:2105.14491.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: Fill = "mean",
+        bias: bool = True,
+        share_weights: bool = False,
+        residual: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.heads = heads
+        self.concat = concat
+        self.negative_slope = negative_slope
+        self.dropout = dropout
+        self.add_self_loops = add_self_loops
+        self.edge_dim = edge_dim
+        self.fill_value = fill_value
+        self.residual = residual
+        self.share_weights = share_weights
+
+        def linear(width: int, out: int, bias: bool = False) -> Linear:
+            return Linear(width, out, bias=bias, weight_initializer="glorot")
+
+        inner, outer = heads * out_channels, out_channels * (heads if concat else 1)
+        left, right = (in_channels,) * 2 if isinstance(in_channels, int) else in_channels
+        self.lin_l = linear(left, inner, bias)
+        self.lin_r = self.lin_l if share_weights else linear(right, inner, bias)
+        self.att = Parameter(torch.empty(1, heads, out_channels))
+        self.lin_edge = None if edge_dim is None else linear(edge_dim, inner)
+        self.res = linear(right, outer) if residual else None
+        self.register_parameter("bias", Parameter(torch.empty(outer)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        for linear in (self.lin_l, self.lin_r, self.lin_edge, self.res):
+            if linear is not None:
+                linear.reset_parameters()
+        glorot(self.att)
+        zeros(self.bias)
+
+    def forward(
+        self,
+        x: Tensor | Pair,
+        edge_index: EdgeIndex,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """The new features of the destinations.
+
+        Parameters
+        ----------
+        x : tensor or (tensor, tensor)
+            Features of the nodes, or of sources and destinations.
+        edge_index : tensor, pair of tensors or pyops.Graph
+            See `pyops.torch.nn`.
+        edge_attr : tensor, optional
+            Features of the edges.
+        return_attention_weights : bool, optional
+            If true, the result is ``(features, (edge_index, weights))``.
+        """
+        left, right = (x, x) if isinstance(x, Tensor) else x
+        if right is None:
+            raise ValueError(f"{self._label}: x: expected features of the destinations, got None")
+        for part in (left, right):
+            if part.dim() != 2:
+                raise ValueError(f"{self._label}: x: expected two dimensions, got {part.dim()}")
+        res = None if self.res is None else self.res(right)
+        x_l = self.lin_l(left)
+        x_r = x_l if right is left and self.share_weights else self.lin_r(right)
+        ends = left.shape[0], right.shape[0]
+        self._same_nodes(ends)
+        edges = self._edges(edge_index, ends, None, min(ends) if self.add_self_loops else None)
+        features = edges.features(self._label, edge_attr, self.fill_value)
+        if features is not None:
+            if self.lin_edge is None:
+                raise ValueError(f"{self._label}: edge_attr: expected none where edge_dim is None")
+            features = self.lin_edge(features.view(-1, 1) if features.dim() == 1 else features)
+        mask = self._mask(edges, x_l)
+
+        def fused() -> Tensor:
+            return _ops.gat_v2(
+                edges.graph,
+                x_l,
+                edges.spared(x_r),
+                self.att.flatten(),
+                features,
+                mask,
+                heads=self.heads,
+                concat=self.concat,
+                negative_slope=float(self.negative_slope),
+            )
+
+        def values() -> Tensor:
+            return self._by_heads(x_l.index_select(0, edges.src))
+
+        def scores() -> Tensor:
+            total = values() + self._by_heads(edges.spared(x_r).index_select(0, edges.dst))
+            total = total if features is None else total + self._by_heads(features)
+            total = torch.nn.functional.leaky_relu(total, self.negative_slope)
+            return (total * self.att).sum(-1)
+
+        weighted = bool(return_attention_weights)
+        out, alpha = self._reduced(edges, fused, scores, values, mask, weighted)
+        out = out if res is None else out + res
+        out = out if self.bias is None else out + self.bias
+        if alpha is None:
+            return out
+        return self._with_weights(out, edge_index, edges, alpha if mask is None else alpha * mask)

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ... import torch as _ops
+from ._edge_index import EdgeIndex
+from ._functions import scatter
+from ._graph import Edges, apart
+from ._linear import Linear, zeros
+from ._messages import EXTREMES, Messages, Pair, Size
+
+
+class NNConv(Messages):
+    r"""Convolution by a network of the edges in the place of PyTorch Geometric's ``NNConv``.
+
+    .. math:: x'_i = W x_i + \operatorname{aggr}_{j \in N(i)} x_j \, h(f_{ij})
+
+    with a matrix h for every edge, which no edge gets here if the last layer of the network is
+    linear: that layer commutes with the sum (`pyops.kernel_conv`).
+
+    Parameters
+    ----------
+    in_channels : int or (int, int)
+        Width of the features, or of those of sources and destinations.
+    out_channels : int
+    nn : torch.nn.Module
+        The network h: edge features to ``in_channels * out_channels`` numbers. A
+        ``torch.nn.Sequential`` that ends with a linear layer is the fast one.
+    aggr : {"add", "sum", "mean", "max", "min"}
+    root_weight : bool
+        Whether the node's own part W x_i is there.
+    bias : bool
+    flow : {"source_to_target", "target_to_source"}
+        Keyword only.
+
+    References
+    ----------
+    Gilmer et al., Neural message passing for quantum chemistry, arXiv:1704.01212.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        nn: torch.nn.Module,
+        aggr: str = "add",
+        root_weight: bool = True,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(aggr=aggr, **kwargs)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.nn = nn
+        self.root_weight = root_weight
+        left, right = (in_channels,) * 2 if isinstance(in_channels, int) else in_channels
+        self.in_channels_l = left
+        if root_weight:
+            self.lin = Linear(right, out_channels, bias=False, weight_initializer="uniform")
+        self.register_parameter("bias", Parameter(torch.empty(out_channels)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, those of the network too."""
+        _reset(self.nn)
+        if self.root_weight:
+            self.lin.reset_parameters()
+        zeros(self.bias)
+
+    def forward(
+        self,
+        x: Tensor | Pair,
+        edge_index: EdgeIndex,
+        edge_attr: Tensor | None = None,
+        size: Size = None,
+    ) -> Tensor:
+        """The new features of the destinations.
+
+        Parameters
+        ----------
+        x : tensor or (tensor, tensor or None)
+            Features of the nodes, or of sources and destinations.
+        edge_index : tensor, pair of tensors or pyops.Graph
+            See `pyops.torch.nn`.
+        edge_attr : tensor
+            Features of the edges.
+        size : (int, int), optional
+            Numbers of sources and destinations.
+        """
+        left, right = (x, x) if isinstance(x, Tensor) else x
+        ends = left.shape[0], None if right is None else right.shape[0]
+        self._same_nodes(ends)
+        edges = self._edges(edge_index, ends, size, None)
+        if left.dim() != 2 or left.shape[1] != self.in_channels_l:
+            raise ValueError(
+                f"{self._label}: x: expected shape (nodes, {self.in_channels_l}), "
+                f"got {tuple(left.shape)}"
+            )
+        features = edges.features(self._label, edge_attr, 0.0)
+        if features is None:
+            raise ValueError(f"{self._label}: edge_attr: expected features of the edges, got None")
+        out = self._convolved(edges, left, features)
+        if right is not None and self.root_weight:
+            out = out + self.lin(right)
+        return out if self.bias is None else out + self.bias
+
+    def _convolved(self, edges: Edges, x: Tensor, features: Tensor) -> Tensor:
+        if self.aggr in EXTREMES:
+            messages = self._summed(apart(edges, x.shape[0]), x, features)
+            return scatter(messages, edges.dst, 0, edges.num_dst, self.aggr)
+        out = self._summed(edges.graph, x, features)
+        return out / edges.degrees(out)[:, None] if self.aggr == "mean" else out
+
+    def _summed(self, graph: Any, x: Tensor, features: Tensor) -> Tensor:
+        layers = _layers(self.nn)
+        if layers is None:
+            matrix = self.nn(features).reshape(-1, x.shape[1] * self.out_channels)
+            return _ops.gno_aggregate(graph, x, matrix)
+        rows = x.shape[1] * self.out_channels
+        if layers[-1].weight.shape[0] != rows:
+            raise ValueError(
+                f"{self._label}: nn: expected in_channels * out_channels = {rows} numbers, "
+                f"got {layers[-1].weight.shape[0]}"
+            )
+        if not _is_fused(layers):
+            hidden = features
+            for layer in layers[:-1]:
+                hidden = layer(hidden)
+            return _ops.kernel_conv(graph, x, hidden, layers[-1].weight, layers[-1].bias)
+        first, between, last = layers
+        widths = features.shape[-1], first.weight.shape[0]
+        if widths != (first.weight.shape[1], last.weight.shape[1]):
+            raise ValueError(
+                f"{self._label}: edge_attr: expected {first.weight.shape[1]} columns and "
+                f"{last.weight.shape[1]} hidden units for nn, got {widths[0]} and {widths[1]}"
+            )
+        return _ops.gno_conv(
+            graph,
+            x,
+            features,
+            torch.cat([part for layer in (first, last) for part in _block(layer)]),
+            hidden=first.weight.shape[0],
+            activation=_ACTIVATIONS[type(between)],
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, "
+            f"aggr={self.aggr}, nn={self.nn})"
+        )
+
+
+_ACTIVATIONS = {
+    torch.nn.ReLU: "relu",
+    torch.nn.SiLU: "silu",
+    torch.nn.GELU: "gelu",
+    torch.nn.Tanh: "tanh",
+}
+
+
+def _layers(network: Any) -> list[Any] | None:
+    """The layers of a network whose last one is linear, if nothing else happens in it."""
+    if type(network) is not torch.nn.Sequential or len(network) == 0 or _watched(network):
+        return None
+    return [*network] if _is_linear(network[-1]) else None
+
+
+def _is_linear(layer: Any) -> bool:
+    other = type(layer).__name__ == "Linear" and type(layer).__module__.startswith(
+        "torch_geometric."
+    )
+    return (type(layer) in (torch.nn.Linear, Linear) or other) and not _watched(layer)
+
+
+def _is_fused(layers: list[Any]) -> bool:
+    """Whether one operator has the whole network: linear, activation, linear."""
+    if len(layers) != 3 or not _is_linear(layers[0]) or _watched(layers[1]):
+        return False
+    return type(layers[1]) in _ACTIVATIONS and getattr(layers[1], "approximate", "none") == "none"
+
+
+def _block(layer: Any) -> tuple[Tensor, Tensor]:
+    """Weight, column by column, and bias of a linear layer."""
+    weight, bias = layer.weight, layer.bias
+    return weight.t().flatten(), weight.new_zeros(weight.shape[0]) if bias is None else bias
+
+
+def _watched(module: torch.nn.Module) -> bool:
+    """Whether somebody wants to know when the module is called."""
+    return any(
+        getattr(module, name)
+        for name in (
+            "_forward_hooks",
+            "_forward_pre_hooks",
+            "_backward_hooks",
+            "_backward_pre_hooks",
+        )
+    )
+
+
+def _reset(module: Any) -> None:
+    if hasattr(module, "reset_parameters"):
+        module.reset_parameters()
+    elif isinstance(module, torch.nn.Module):
+        for child in module.children():
+            _reset(child)

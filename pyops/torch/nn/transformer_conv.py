@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import torch as _ops
+from ._edge_index import EdgeIndex, is_sparse
+from ._linear import Linear
+from ._messages import Attention, Pair
+
+
+class TransformerConv(Attention):
+    r"""Dot-product attention in the place of PyTorch Geometric's ``TransformerConv``.
+
+    .. math::
+
+        x'_i = W_1 x_i + \sum_{j \in N(i)} \alpha_{ij} (W_2 x_j + W_6 f_{ij}), \qquad
+        \alpha_{ij} = \operatorname{softmax}_j
+        \frac{\langle W_3 x_i, W_4 x_j + W_6 f_{ij} \rangle}{\sqrt{\text{out\_channels}}}
+
+    Parameters
+    ----------
+    in_channels : int or (int, int)
+        Width of the features, or of those of sources and destinations; -1 to see it at first use.
+    out_channels : int
+        Width of a head.
+    heads : int
+    concat : bool
+        Whether heads stand side by side; else their mean is taken.
+    beta : bool
+        Whether the node's own part and that of its neighbours are weighted by a learnt gate.
+    dropout : float
+        Of the attention weights, in training.
+    edge_dim : int, optional
+        Width of edge features.
+    bias : bool
+        In the linear layers.
+    root_weight : bool
+        Whether the node's own part W_1 x_i is there.
+    aggr : {"add", "sum", "mean", "max", "min"}
+        Keyword only.
+    flow : {"source_to_target", "target_to_source"}
+        Keyword only.
+
+    References
+    ----------
+    Shi et al., Masked label prediction: unified message passing model for semi-supervised
+    classification, arXiv:2009.03509.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        beta: bool = False,
+        dropout: float = 0.0,
+        edge_dim: int | None = None,
+        bias: bool = True,
+        root_weight: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{"aggr": "add"} | kwargs)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.heads = heads
+        self.beta = beta and root_weight
+        self.root_weight = root_weight
+        self.concat = concat
+        self.dropout = dropout
+        self.edge_dim = edge_dim
+        left, right = (in_channels,) * 2 if isinstance(in_channels, int) else in_channels
+        inner, outer = heads * out_channels, out_channels * (heads if concat else 1)
+        self.lin_key = Linear(left, inner, bias=bias)
+        self.lin_query = Linear(right, inner, bias=bias)
+        self.lin_value = Linear(left, inner, bias=bias)
+        self.lin_edge = None if edge_dim is None else Linear(edge_dim, inner, bias=False)
+        self.lin_skip = Linear(right, outer, bias=bias)
+        self.lin_beta = Linear(3 * outer, 1, bias=False) if self.beta else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        first = self.lin_key, self.lin_query, self.lin_value, self.lin_edge
+        for linear in (*first, self.lin_skip, self.lin_beta):
+            if linear is not None:
+                linear.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor | Pair,
+        edge_index: EdgeIndex,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """The new features of the destinations.
+
+        Parameters
+        ----------
+        x : tensor or (tensor, tensor)
+            Features of the nodes, or of sources and destinations.
+        edge_index : tensor, pair of tensors or pyops.Graph
+            See `pyops.torch.nn`.
+        edge_attr : tensor, optional
+            Features of the edges.
+        return_attention_weights : bool, optional
+            If true or false, the result is ``(features, (edge_index, weights))``; the weights are
+            those before dropout.
+        """
+        left, right = (x, x) if isinstance(x, Tensor) else x
+        if right is None:
+            raise ValueError(f"{self._label}: x: expected features of the destinations, got None")
+        query = self.lin_query(right)
+        key, value = self.lin_key(left), self.lin_value(left)
+        edges = self._edges(edge_index, (left.shape[0], right.shape[0]), None, None)
+        features = edges.features(self._label, edge_attr, 0.0)
+        if (features is None) != (self.lin_edge is None):
+            expected = (
+                "none where edge_dim is None" if self.lin_edge is None else "edge_dim columns"
+            )
+            got = "None" if features is None else f"shape {tuple(features.shape)}"
+            raise ValueError(f"{self._label}: edge_attr: expected {expected}, got {got}")
+        features = None if self.lin_edge is None else self.lin_edge(features)
+        mask = self._mask(edges, query)
+
+        def fused() -> Tensor:
+            rows = query, key, value, features, mask
+            return _ops.transformer_conv(edges.graph, *rows, heads=self.heads, concat=self.concat)
+
+        def gathered(rows: Tensor) -> Tensor:
+            rows = rows.index_select(0, edges.src)
+            return self._by_heads(rows if features is None else rows + features)
+
+        def scores() -> Tensor:
+            asked = self._by_heads(query.index_select(0, edges.dst))
+            return (asked * gathered(key)).sum(-1) / math.sqrt(self.out_channels)
+
+        weighted = isinstance(return_attention_weights, bool)
+        out, alpha = self._reduced(edges, fused, scores, lambda: gathered(value), mask, weighted)
+        if self.root_weight:
+            own = self.lin_skip(right)
+            if self.lin_beta is not None:
+                gate = self.lin_beta(torch.cat([out, own, out - own], dim=-1)).sigmoid()
+                out = gate * own + (1 - gate) * out
+            else:
+                out = out + own
+        if alpha is None:
+            return out
+        return out, (edge_index if is_sparse(edge_index) else edges.index, alpha)

@@ -1,0 +1,152 @@
+"""softmax, scatter and segment beside those of PyTorch Geometric."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pyg = pytest.importorskip("torch_geometric.utils")
+
+from pyops.torch import nn  # noqa: E402
+
+from .torch_layers import distances, results  # noqa: E402
+
+INDEX = torch.tensor([3, 0, 3, 5, 0, 3, 1])
+PTR = torch.tensor([0, 2, 2, 5, 7])
+NOTHING = torch.nn.Identity()
+REDUCTIONS = ["sum", "add", "mean", "max", "min", "amax", "amin", "mul"]
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def draw(*shape):
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def check(mine, theirs, *arguments, order=2, close=1e-14):
+    found, truth = (
+        results(function, [*arguments], torch.float64, order, module=NOTHING)
+        for function in (mine, theirs)
+    )
+    assert [t.shape for t in found[0]] == [t.shape for t in truth[0]]
+    assert distances(found, truth)[0] <= close
+
+
+@pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 3, 4)])
+@pytest.mark.parametrize("size", [None, 9])
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_scatter(shape, size, reduce):
+    check(nn.scatter, pyg.scatter, draw(*shape), INDEX, 0, size, reduce)
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("dim", [1, -1, -2])
+def test_scatter_along_other_dimensions(reduce, dim):
+    shape = (4, 7, 3) if dim != -1 else (4, 3, 7)
+    check(nn.scatter, pyg.scatter, draw(*shape), INDEX, dim, None, reduce)
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_equal_elements_share_the_gradient(reduce):
+    src = torch.tensor([1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 0.0]).double()
+    check(nn.scatter, pyg.scatter, src[:, None] + torch.arange(9), INDEX, 0, None, reduce)
+    check(nn.scatter, pyg.scatter, draw(7, 9).relu(), INDEX, 0, None, reduce)
+    check(nn.scatter, pyg.scatter, src, INDEX, 0, None, reduce)
+    shares = []
+    for function in (nn.segment, pyg.segment):  # torch shares positive gradients alone
+        leaf = src.clone().requires_grad_()
+        shares += torch.autograd.grad(function(leaf, PTR, reduce).sum(), leaf)
+    assert torch.equal(*shares)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (7, 0)])
+def test_scatter_of_nothing(reduce, shape):
+    index = INDEX[: shape[0]]
+    for size in None, 4 if shape[0] == 0 else 9:
+        src = torch.zeros(shape)
+        assert torch.equal(
+            nn.scatter(src, index, 0, size, reduce), pyg.scatter(src, index, 0, size, reduce)
+        )
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "mul", "any"])
+def test_scatter_of_integers(reduce):
+    src = torch.arange(7) + 2 if reduce != "mean" else torch.arange(7.0).half()
+    if reduce == "any":
+        src = torch.ones(7, dtype=torch.long)
+    assert torch.equal(
+        nn.scatter(src, INDEX, reduce=reduce), pyg.scatter(src, INDEX, reduce=reduce)
+    )
+
+
+@pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 3, 4)])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+def test_segment(shape, reduce):
+    check(nn.segment, pyg.segment, draw(*shape), PTR, reduce, order=1)
+    if reduce in ("max", "min"):
+        return
+    ours = lambda src, ptr: nn.scatter(src, torch.tensor([0, 0, 2, 2, 2, 3, 3]), 0, 4, reduce)  # noqa: E731
+    check(lambda src, ptr: nn.segment(src, ptr, reduce), ours, draw(*shape), PTR)
+
+
+@pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 3, 4)])
+@pytest.mark.parametrize("size", [None, 9])
+def test_softmax(shape, size):
+    check(nn.softmax, pyg.softmax, draw(*shape), INDEX, None, size, close=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(7,), (7, 5)])
+def test_softmax_of_segments(shape):
+    check(nn.softmax, pyg.softmax, draw(*shape), None, PTR, order=1, close=1e-12)
+
+
+@pytest.mark.parametrize("dim", [1, -1])
+def test_softmax_along_other_dimensions(dim):
+    check(nn.softmax, pyg.softmax, draw(5, 7), INDEX, None, None, dim, close=1e-12)
+
+
+def test_softmax_of_nothing():
+    for shape in (0,), (0, 3), (7, 0):
+        src, index = torch.zeros(shape), INDEX[: shape[0]]
+        assert torch.equal(nn.softmax(src, index), pyg.softmax(src, index))
+
+
+def test_large_numbers():
+    src = torch.tensor([1e4, -1e4, 1e4 - 1, 3.0, 2.0, -5.0, 0.0], dtype=torch.float64)
+    check(nn.softmax, pyg.softmax, src, INDEX, order=1, close=1e-12)
+
+
+def test_compiled():
+    torch._dynamo.reset()
+
+    def both(src, index, ptr):
+        y = nn.scatter(src, index, dim_size=6, reduce="mean")
+        return y, nn.softmax(src, index, num_nodes=6), nn.segment(src, ptr, "sum")
+
+    compiled = torch.compile(both, fullgraph=True, backend="aot_eager")
+    check(compiled, both, draw(7, 9), INDEX, PTR, order=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: nn.scatter(draw(7), INDEX[None]), ValueError, "index: expected one dimension"),
+        (lambda: nn.scatter(draw(7), INDEX, dim=1), ValueError, "dim: expected one of 1"),
+        (lambda: nn.scatter(draw(7), INDEX, reduce="std"), ValueError, "reduce: expected one of"),
+        (
+            lambda: nn.scatter(draw(7, 9), INDEX, dim_size=4),
+            IndexError,
+            "index: .*expected indices",
+        ),
+        (lambda: nn.scatter(draw(6), INDEX), ValueError, r"index: expected shape \(6,\)"),
+        (lambda: nn.segment(draw(7), PTR, "mul"), ValueError, "reduce: expected one of"),
+        (lambda: nn.segment(draw(6), PTR), ValueError, "ptr: expected numbers from 0 to 6"),
+        (lambda: nn.segment(draw(7), PTR[None]), ValueError, "ptr: expected one dimension"),
+        (lambda: nn.softmax(draw(7)), NotImplementedError, "index: expected one, or ptr"),
+    ],
+)
+def test_refusals(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()

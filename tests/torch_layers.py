@@ -1,0 +1,131 @@
+"""Drop-in layers beside their originals: the same weights, results and derivatives."""
+
+import copy
+
+import torch
+
+FACTORS = 1.0, 0.9, 0.8, 0.7, 0.6
+"""Of the inputs, for more cases alike."""
+
+
+def leaves(arguments, dtype):
+    """Floating-point tensors as leaves of a type, everything else as it is."""
+
+    def leaf(value):
+        if isinstance(value, tuple):
+            return tuple(leaf(v) for v in value)
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            if value.layout is not torch.strided:
+                return value.detach().to(dtype)
+            return value.detach().to(dtype, copy=True).requires_grad_()
+        return value
+
+    return [leaf(a) for a in arguments]
+
+
+def flat(values):
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from flat(value)
+        elif isinstance(value, torch.Tensor) and value.is_floating_point():
+            yield value.to_dense() if value.layout is not torch.strided else value
+
+
+def energy(outputs):
+    """A number with random slopes and curvatures in all of the outputs."""
+    generator = torch.Generator().manual_seed(5)
+    total = 0
+    for y in outputs:
+        weight = torch.randn(y.shape, generator=generator, dtype=torch.float64).to(y.dtype)
+        total = total + (weight * y).sum() + 0.5 * (weight * y * y).sum()
+    return total
+
+
+def results(layer, arguments, dtype, order=2, seed=3, module=None):
+    """Outputs, gradients by inputs and parameters, and gradients of a number made of these.
+
+    `module` has the parameters, if the layer is something made of it.
+    """
+    if module is None:
+        layer = module = copy.deepcopy(layer).to(dtype)
+    given = leaves(arguments, dtype)
+    torch.manual_seed(seed)
+    outputs = [*flat([layer(*given)])]
+    inputs = [t for t in flat(given) if t.is_leaf and t.requires_grad] + [*module.parameters()]
+    first = torch.autograd.grad(
+        energy(outputs), inputs, create_graph=order > 1, allow_unused=True, materialize_grads=True
+    )
+    second = []
+    if order > 1 and any(g.requires_grad for g in first):
+        second = torch.autograd.grad(
+            energy(first), inputs, allow_unused=True, materialize_grads=True
+        )
+    return [[t.detach().double() for t in some] for some in (outputs, first, second)]
+
+
+def distances(found, truth):
+    """The largest difference of each tensor by its largest entry, or by a hundredth of those of
+    its kind, as gradients may be 0 but for rounding; and the sums of squares so scaled."""
+    largest, squares = [0.0], 0.0
+    for some, others in zip(found, truth, strict=True):
+        assert len(some) == len(others)
+        top = max([float(t.abs().max()) for t in others if t.numel()], default=0.0)
+        for one, other in zip(some, others, strict=True):
+            assert one.shape == other.shape
+            if one.numel() and top:
+                difference = (one - other) / max(float(other.abs().max()), top / 100)
+                largest.append(float(difference.abs().max()))
+                squares += float(difference.square().mean())
+    return max(largest), squares
+
+
+def check_same(original, drop_in, arguments, order=2, single=True):
+    """Equal in float64; in float32 no further from that than twice the original.
+
+    `single` is False where there are too few numbers to compare roundings.
+    """
+    drop_in.load_state_dict(original.state_dict())
+    drop_in.train(original.training)
+    truth = results(original, arguments, torch.float64, order)
+    found = results(drop_in, arguments, torch.float64, order)
+    assert distances(found, truth)[0] < 1e-12
+    if not single or (original.training and getattr(original, "dropout", 0)):
+        return  # dropout draws other numbers in float32
+    totals = [0.0, 0.0]
+    for factor in FACTORS:  # one case may be lucky
+        given = [scaled(a, factor) for a in arguments]
+        truth = results(original, given, torch.float64, order)
+        for place, layer in enumerate((drop_in, original)):
+            found = results(layer, given, torch.float32, order)
+            totals[place] += distances(found, truth)[1]
+        if totals[0] <= 4 * totals[1]:
+            return
+    raise AssertionError(f"float32: {(totals[0] / totals[1]) ** 0.5:.2f} times the original's")
+
+
+def scaled(value, factor):
+    if isinstance(value, tuple):
+        return tuple(scaled(v, factor) for v in value)
+    floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value * factor if floating and value.layout is torch.strided else value
+
+
+def pair(originals, drop_ins, name, *arguments, **options):
+    """Layers of both packages, made with the same random numbers."""
+    made = []
+    for package in (originals, drop_ins):
+        torch.manual_seed(1)
+        made.append(getattr(package, name)(*arguments, **options))
+    return made
+
+
+def check_alike(original, drop_in):
+    """The same text and the same names and shapes of parameters."""
+    assert repr(drop_in) == repr(original)
+    shapes = [{k: tuple(v.shape) for k, v in m.state_dict().items()} for m in (original, drop_in)]
+    assert shapes[0] == shapes[1]
+    assert [*shapes[0]] == [*shapes[1]]
+    for one, other in zip(original.parameters(), drop_in.parameters(), strict=True):
+        assert torch.equal(one, other)
+    original.load_state_dict(drop_in.state_dict())
+    drop_in.load_state_dict(original.state_dict())
