@@ -17,7 +17,7 @@ class Door:
         self.op, self.module = op, f"pyops.{framework}"
         self.label = f"{self.module}.{op.name}"
         self._declared = [*op.signature.inputs.values()]
-        self._least = op.signature.required  # known before torch traces what asks for it
+        self._least = op.signature.required
 
     def arguments(
         self,

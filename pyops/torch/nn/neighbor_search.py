@@ -9,6 +9,8 @@ from ...neighbours import close_pairs
 
 AT_ONCE = 2**22
 """The most distances that are held at a time."""
+ROWS = 32
+"""The least rows of distances at a time: products of fewer are rounded in other ways."""
 FEW = 2**24
 """Up to how many distances a search looks at all of them."""
 LEAST = 1e-7
@@ -88,9 +90,11 @@ def search(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor
 def _all(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     """Numbers of neighbours, and the neighbours, from all distances."""
     counts, index = [queries.new_zeros(0, dtype=torch.int64)], []
-    for rows in queries.split(max(1, AT_ONCE // max(1, len(data)))):
-        distances = torch.cdist(rows, data)
-        near = distances.masked_fill_(distances == 0, LEAST) <= radius
+    step = max(ROWS, AT_ONCE // max(1, len(data)))
+    for start in range(0, len(queries), step):
+        first = max(0, min(start, len(queries) - step))
+        distances = torch.cdist(queries[first : start + step], data)[start - first :]
+        near = distances.masked_fill(distances == 0, LEAST) <= radius
         counts.append(near.sum(1))
         index.append(near.nonzero()[:, 1])
     return torch.cat(counts), torch.cat([counts[0], *index])
@@ -107,6 +111,8 @@ def _by_cells(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Ten
     square = (x[rows] - y[columns]).square().sum(1)
     unsure = torch.zeros(len(x), dtype=torch.bool)
     unsure[rows[(square - radius**2).abs() <= error]] = True
+    if unsure.any():
+        unsure[:ROWS] = True
     kept = (square <= radius**2) & ~unsure[rows]
     rows, columns = rows[kept], columns[kept]
     if unsure.any():
