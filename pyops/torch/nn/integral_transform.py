@@ -24,8 +24,9 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
     As ``neuralop.layers.integral_transform.IntegralTransform``, but for float64, which stays
     float64 (there, sums without torch_scatter are float32), and for weights without a batch, which
     it refuses. The first layer of a `LinearChannelMLP` acts on points, not on pairs of them; the
-    last one after the sum where the kernel is not multiplied, and within `pyops.kernel_conv` where
-    it is. Other networks are evaluated on the pairs.
+    last one after the sum where the kernel is not multiplied. Where it is, `pyops.kernel_conv` has
+    the last layer within if that makes the kernel wider, not in batches; else it acts on pairs, as
+    those between do. Other networks are evaluated on the pairs as they are.
 
     Parameters
     ----------
@@ -170,7 +171,8 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         if times is None:
             result = functional.linear(where.sums(hidden, None), last.weight)
             return result if last.bias is None else result + where.totals(y.dtype) * last.bias
-        if hidden.shape[1] == times.shape[1] == 1:
+        alone = hidden.shape[1] == times.shape[1] == 1
+        if alone and last.in_features <= last.out_features:
             values = times[:, 0].expand(-1, last.out_features)
             return where.conv(values, hidden[:, 0], last)[:, None]
         return where.sums(last(hidden), times)
