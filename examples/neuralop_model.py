@@ -36,7 +36,7 @@ def make_model(side, grid):
         in_gno_radius=0.2,
         out_gno_radius=0.2,
         gno_use_torch_scatter=False,
-        fno_in_channels=8,
+        fno_in_channels=2,
         fno_n_modes=(grid // 2,) * 3,
         fno_hidden_channels=16,
         fno_n_layers=2,
@@ -105,8 +105,8 @@ def compare(arguments):
 
 def main(given=None):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--points", type=int, default=3000)
-    parser.add_argument("--grid", type=int, default=16)
+    parser.add_argument("--points", type=int, default=1000)
+    parser.add_argument("--grid", type=int, default=10)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--output", help=argparse.SUPPRESS)

@@ -3,6 +3,9 @@
 import copy
 import itertools
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -344,3 +347,13 @@ def test_refused_calls():
         mine(y, neighbours(y, y), f_y=points(2, 12, 2))
     with pytest.raises(ValueError, match=r"2 \+ 1 \+ 0"):
         mine(y, neighbours(y, y), y[:, :1])
+
+
+@pytest.mark.slow
+def test_example():
+    """The model of the example, small: both sides agree."""
+    script = Path(__file__).parents[1] / "examples" / "neuralop_model.py"
+    sizes = "--points=200", "--grid=6", "--steps=1"
+    done = subprocess.run([sys.executable, script, *sizes], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split()[-1]) < 1e-4

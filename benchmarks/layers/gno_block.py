@@ -2,8 +2,6 @@
 
 from functools import partial
 
-import torch
-
 from benchmarks.layers.case import Case
 
 POINTS, RADIUS, CHANNELS = 1024, 0.2, 32
@@ -12,6 +10,7 @@ POINTS, RADIUS, CHANNELS = 1024, 0.2, 32
 
 def both(transform_type="linear", batch=0):
     """The original and the drop-in with the same weights."""
+    import torch
     from neuralop.layers.gno_block import GNOBlock
 
     import pyops.torch.nn as pn
@@ -38,6 +37,8 @@ def both(transform_type="linear", batch=0):
 
 def step(layer, y, x, f):
     """Forward and backward: the outputs, the gradients by f and by the parameters."""
+    import torch
+
     f = f.clone().requires_grad_()
     result = layer(y, x, f)
     leaves = [f, *layer.parameters()]

@@ -2,8 +2,6 @@
 
 from functools import partial
 
-import torch
-
 from benchmarks.layers.case import Case
 
 POINTS, RADIUS, CHANNELS = 1024, 0.2, 64
@@ -11,27 +9,30 @@ POINTS, RADIUS, CHANNELS = 1024, 0.2, 64
 LAYERS = 128, 128
 
 
-def both(transform_type="linear", batch=0, dtype=torch.float32, weighted=False):
+def both(transform_type="linear", batch=0, weighted=False):
     """The original and the drop-in with the same weights, on the same neighbours."""
+    import torch
     from neuralop.layers import integral_transform as originals
     from neuralop.layers.neighbor_search import native_neighbor_search
 
     import pyops.torch.nn as pn
 
     torch.manual_seed(0)
-    y = torch.rand(POINTS, 3, dtype=dtype)
-    f = torch.randn(*([batch] if batch else []), POINTS, CHANNELS, dtype=dtype)
+    y = torch.rand(POINTS, 3)
+    f = torch.randn(*([batch] if batch else []), POINTS, CHANNELS)
     given = 6 + CHANNELS * transform_type.startswith("nonlinear")
     found = native_neighbor_search(y, y, RADIUS, weighted)
     options = {"channel_mlp_layers": [given, *LAYERS, CHANNELS], "transform_type": transform_type}
-    original = originals.IntegralTransform(use_torch_scatter=False, **options).to(dtype)
-    drop_in = pn.IntegralTransform(use_torch_scatter=False, **options).to(dtype)
+    original = originals.IntegralTransform(use_torch_scatter=False, **options)
+    drop_in = pn.IntegralTransform(use_torch_scatter=False, **options)
     drop_in.load_state_dict(original.state_dict())
     return tuple(partial(step, layer, y, found, f) for layer in (original, drop_in))
 
 
 def step(layer, y, found, f):
     """Forward and backward: the outputs, the gradients by f and by the parameters."""
+    import torch
+
     f = f.clone().requires_grad_()
     result = layer(y, found, f_y=f)
     leaves = [f, *layer.parameters()]
