@@ -154,6 +154,22 @@ def test_other_networks(transform_type, batch):
         check(original, mine, [y, found, x, f])
 
 
+def test_forward_mode():
+    y, f = points(12, 2).double(), points(2, 12, 3, seed=2).double()
+    _, mine = pair([4, 6, 3])
+    mine, found = mine.double(), neighbours(y, y)
+
+    def layer(f):
+        return mine(y, found, f_y=f)
+
+    _, along = torch.func.jvp(layer, (f,), (f,))
+    torch.testing.assert_close(along, layer(f))
+    by_f = torch.func.grad(lambda f: layer(f).square().sum())(f)
+    leaf = f.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(layer(leaf).square().sum(), leaf)
+    torch.testing.assert_close(by_f, expected)
+
+
 def test_one_channel_for_all():
     y, f = points(12, 2), points(12, 1, seed=2)
     original, mine = pair([4, 6, 3])
@@ -311,8 +327,11 @@ def test_block(options):
 
 
 def test_default_block():
-    original, mine = Block(3, 5, 3, 0.3), pn.GNOBlock(3, 5, 3, 0.3)
-    check_alike(original, mine)
+    made = []
+    for kind in (Block, pn.GNOBlock):
+        torch.manual_seed(0)
+        made.append(kind(3, 5, 3, 0.3))
+    check_alike(*made)
     layers = [4, 8]
     pn.GNOBlock(3, 5, 2, 0.3, pos_embedding_type=None, channel_mlp_layers=layers,
                 use_open3d_neighbor_search=False)  # fmt: skip

@@ -7,9 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ...graph import Graph as PlainGraph
 from .. import aggregate, edge_update, kernel_conv
+from .._function import _moving
 from .._graph import Ends, Graph
-from ._neighbours import graph_of_neighbours
+from ._neighbours import graphs_of_neighbours
+from ._product import gathered, product
 from .linear_channel_mlp import Activation, LinearChannelMLP, linear_layers
 
 TYPES = "linear_kernelonly", "linear", "nonlinear_kernelonly", "nonlinear"
@@ -107,7 +110,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         """
         x = y if x is None else x
         where = Where(
-            graph_of_neighbours(neighbors, len(y)),
+            *graphs_of_neighbours(neighbors, len(y)),
             neighbors["neighbors_row_splits"].diff(),
             self._weight(neighbors, weights, y),
             self.reduction,
@@ -145,7 +148,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         pairs = edge_update(where.graph, y, x)
         if f_y is None or seen is None:
             return self.channel_mlp(pairs)[:, None]
-        values = where.gathered(seen)
+        values = gathered(where.graph, seen)
         if f_y.ndim == 2:
             return self.channel_mlp(torch.cat([pairs, values[:, 0]], dim=-1))[:, None]
         pairs = pairs.expand(len(f_y), -1, -1)
@@ -182,6 +185,7 @@ class Where(NamedTuple):
     """The neighbourhoods of an integral."""
 
     graph: Graph | Ends
+    back: PlainGraph | None
     counts: Tensor
     weight: Tensor | None
     reduction: str
@@ -189,10 +193,6 @@ class Where(NamedTuple):
     @property
     def _reduce(self) -> str:
         return self.reduction if self.weight is None else "sum"
-
-    def gathered(self, f: Tensor) -> Tensor:
-        """[n, batch, d] at the neighbours."""
-        return edge_update(self.graph, f.flatten(1)).unflatten(1, f.shape[1:])
 
     def sums(self, kernel: Tensor, times: Tensor | None) -> Tensor:
         """The kernels [num_neighbors, batch or 1, d], times f, over the neighbourhoods."""
@@ -202,9 +202,19 @@ class Where(NamedTuple):
                     f"IntegralTransform: f_y: expected {kernel.shape[2]} channels, as the kernel "
                     f"has, or 1, got {times.shape[2]}"
                 )
-            kernel = kernel * self.gathered(times)
+            if self.back is not None and not _moving():
+                return self._products(self.back, kernel, times)
+            kernel = kernel * gathered(self.graph, times)
         sums = aggregate(self.graph, None, kernel.flatten(1), self.weight, reduce=self._reduce)
         return sums.unflatten(1, kernel.shape[1:])
+
+    def _products(self, back: PlainGraph, kernel: Tensor, times: Tensor) -> Tensor:
+        if self.weight is not None:
+            kernel = kernel * self.weight[:, None, None]
+        sums = product(self.graph, back, kernel, times.expand(-1, -1, kernel.shape[2]))
+        if self._reduce == "mean":
+            sums = sums / self.counts.clamp(min=1).to(sums.dtype)[:, None, None]
+        return sums
 
     def totals(self, dtype: torch.dtype) -> Tensor:
         """What the neighbourhoods make of 1, [m, 1, 1]."""
