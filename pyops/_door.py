@@ -19,6 +19,7 @@ class Door:
         self._places = [
             (f"{self.label}: {i.name}", i.optional) for i in op.signature.inputs.values()
         ]
+        # known before torch traces what asks for it
         self._least, self._has_graph = op.signature.required, op.signature.has_graph
 
     def arguments(

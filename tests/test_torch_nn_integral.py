@@ -170,6 +170,22 @@ def test_forward_mode():
     torch.testing.assert_close(by_f, expected)
 
 
+def test_block_in_transformations():
+    y, f = points(12, 2).double(), points(2, 12, 3, seed=2).double()
+    block = pn.GNOBlock(3, 3, 2, 0.3, channel_mlp_layers=[4, 3], use_open3d_neighbor_search=False)
+    block = block.double()
+
+    def energy(y, f):
+        return block(y, y, f).square().sum()
+
+    found = torch.func.grad(energy, (0, 1))(y, f)
+    leaves = [t.clone().requires_grad_() for t in (y, f)]
+    for one, other in zip(found, torch.autograd.grad(energy(*leaves), leaves), strict=True):
+        torch.testing.assert_close(one, other)
+    by_y = torch.func.jvp(lambda y: energy(y, f), (y,), (y,))[1]
+    torch.testing.assert_close(by_y, (found[0] * y).sum())
+
+
 def test_one_channel_for_all():
     y, f = points(12, 2), points(12, 1, seed=2)
     original, mine = pair([4, 6, 3])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ... import graph as _graph
 from .._graph import Ends, Graph
 from ._edge_index import tracing
 
 _MOST_GRAPHS = 16
-_recent: deque[tuple[Tensor, Tensor, Graph, _graph.Graph]] = deque(maxlen=_MOST_GRAPHS)
+_recent: deque[tuple[tuple[Any, Any], Graph, _graph.Graph]] = deque(maxlen=_MOST_GRAPHS)
 
 
 def graphs_of_neighbours(
@@ -30,12 +33,22 @@ def graphs_of_neighbours(
         rows = torch.arange(len(counts), dtype=index.dtype)
         dst = rows.repeat_interleave(counts, output_size=index.shape[0])
         return Ends(index, dst, num_src, len(counts)), None
-    for others, other_splits, graph, back in list(_recent):
-        alike = graph.num_src == num_src and torch.equal(splits, other_splits)
-        if alike and torch.equal(index, others):
-            return graph, back
-    made: Graph = Graph.from_csc(splits.numpy(), index.numpy(), num_src)  # type: ignore[assignment]
+    index, splits = plain(index), plain(splits)
+    with temporarily_clear_interpreter_stack():
+        arrays = index.numpy(), splits.numpy()
+        for held, graph, back in list(_recent):
+            if graph.num_src == num_src and all(map(np.array_equal, arrays, held)):
+                return graph, back
+        made: Graph = Graph.from_csc(arrays[1], arrays[0], num_src)  # type: ignore[assignment]
     for name in ("in_offsets", "out_offsets"):
         made._index(name)  # which both share
-    _recent.appendleft((index.clone(), splits.clone(), made, made.reverse()))
-    return _recent[0][2:]
+    back = made.reverse()
+    _recent.appendleft(((arrays[0].copy(), arrays[1].copy()), made, back))
+    return made, back
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The tensor itself, within transformations of torch.func that wrap it."""
+    while torch._C._functorch.is_gradtrackingtensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor

@@ -4,8 +4,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ...neighbours import close_pairs
+from ._neighbours import plain
 
 AT_ONCE = 2**22
 """The most distances that are held at a time."""
@@ -60,13 +62,15 @@ class NeighborSearch(nn.Module):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _search(self, data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-        if self._last is not None:
-            others, other_queries, other_radius, found = self._last
-            if radius == other_radius and same(data, others) and same(queries, other_queries):
-                return found[0].clone(), found[1].clone()
-        found = search(data.detach(), queries.detach(), radius)
-        self._last = data.detach().clone(), queries.detach().clone(), radius, found
-        return found[0].clone(), found[1].clone()
+        data, queries = plain(data).detach(), plain(queries).detach()
+        with temporarily_clear_interpreter_stack():
+            if self._last is not None:
+                others, other_queries, other_radius, found = self._last
+                if radius == other_radius and same(data, others) and same(queries, other_queries):
+                    return found[0].clone(), found[1].clone()
+            found = search(data, queries, radius)
+            self._last = data.clone(), queries.clone(), radius, found
+            return found[0].clone(), found[1].clone()
 
 
 def same(one: Tensor, other: Tensor) -> bool:
