@@ -53,7 +53,7 @@ class _Product(Function):  # type: ignore[misc]
         if ctx.needs_input_grad[2]:
             here, there = gathered(graph, f), gathered(back, gy)
             by_kernel = here * there if torch.is_grad_enabled() else here.mul_(there)
-            if kernel.shape[1] == 1:
+            if kernel.shape[1] < f.shape[1]:
                 by_kernel = by_kernel.sum(1, keepdim=True)
             del here, there
         if ctx.needs_input_grad[3]:
