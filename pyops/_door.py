@@ -16,8 +16,11 @@ class Door:
     def __init__(self, op: Operator, framework: str) -> None:
         self.op, self.module = op, f"pyops.{framework}"
         self.label = f"{self.module}.{op.name}"
-        self._declared = [*op.signature.inputs.values()]
-        self._least = op.signature.required  # known before torch traces what asks for it
+        self._places = [
+            (f"{self.label}: {i.name}", i.optional) for i in op.signature.inputs.values()
+        ]
+        # known before torch traces what asks for it
+        self._least, self._has_graph = op.signature.required, op.signature.has_graph
 
     def arguments(
         self,
@@ -26,17 +29,17 @@ class Door:
         check: Callable[[str, Any], Any],
     ) -> tuple[Found | None, list[Any]]:
         """The graph, None if the operator has none, and one array or None for each input."""
-        signature, graph, arrays = self.op.signature, None, given
-        if signature.has_graph and given:
-            graph, arrays = check_graph(f"{self.label}: graph", given[0]), given[1:]
-        most = len(self._declared)
+        graph, arrays = None, given
+        if self._has_graph and given:
+            graph, arrays = check_graph(self.label, given[0]), given[1:]
+        most = len(self._places)
         if not self._least <= len(arrays) <= most:
-            names = ", ".join(signature.positional)
-            count = len(arrays) + signature.has_graph
+            names = ", ".join(self.op.signature.positional)
+            count = len(arrays) + self._has_graph
             raise TypeError(f"{self.label}: expected arguments ({names}), got {count}")
         found = [
-            None if a is None and i.optional else check(f"{self.label}: {i.name}", a)
-            for a, i in zip(arrays, self._declared, strict=False)
+            None if a is None and optional else check(label, a)
+            for a, (label, optional) in zip(arrays, self._places, strict=False)
         ]
         return graph, found + [None] * (most - len(found))
 

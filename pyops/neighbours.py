@@ -161,14 +161,25 @@ def _close(
     x: Array, home: Any, ghosts: Any, shifts: Any, owner: Any, cells: Array, cutoff: float
 ) -> tuple[Any, Any]:
     """Pairs of a point and a ghost in neighbouring bins, and near enough up to rounding."""
-    empty = np.zeros(0, np.int64)
-    if len(x) == 0:
-        return empty, empty
     points = x + np.einsum("nk,nkd->nd", home, cells[owner])
     images = points[ghosts] + np.einsum("gk,gkd->gd", shifts, cells[owner[ghosts]])
-    origin, extent = images.min(0), np.ptp(images, axis=0)
+    return close_pairs(points, images, cutoff, owner, owner[ghosts])
+
+
+def close_pairs(
+    points: Array, others: Array, cutoff: float, owner: Any = 0, of_others: Any = 0
+) -> tuple[Any, Any]:
+    """Pairs of points and others, [n, 3] and [m, 3], nearer than a cutoff up to rounding.
+
+    Only those of equal owners, whole numbers from 0 on, are pairs.
+    """
+    empty = np.zeros(0, np.int64)
+    if len(points) == 0 or len(others) == 0:
+        return empty, empty
+    origin = np.minimum(others.min(0), points.min(0))
+    extent = np.maximum(others.max(0), points.max(0)) - origin
     width = cutoff * (1 + 1e-9)
-    while np.prod(extent / width + 3) * (1 + owner.max()) > _MOST_BINS:
+    while np.prod(extent / width + 3) * (1 + np.max(of_others)) > _MOST_BINS:
         width *= 2
     bins = (extent / width).astype(np.int64) + 3
 
@@ -176,7 +187,7 @@ def _close(
         place = ((where - origin) / width).astype(np.int64) + 1
         return ((graph * bins[0] + place[:, 0]) * bins[1] + place[:, 1]) * bins[2] + place[:, 2]
 
-    keys = key(images, owner[ghosts])
+    keys = key(others, of_others)
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     own = key(points, owner)
@@ -185,10 +196,10 @@ def _close(
         middle = own + (dx * bins[1] + dy) * bins[2]
         first = np.searchsorted(keys, middle - 1)
         counts = np.searchsorted(keys, middle + 1, side="right") - first
-        i = np.repeat(np.arange(len(x)), counts)
+        i = np.repeat(np.arange(len(points)), counts)
         turn = np.arange(len(i)) - np.repeat(np.cumsum(counts) - counts, counts)
         k = order[np.repeat(first, counts) + turn]
-        near = ((images[k] - points[i]) ** 2).sum(1) < (cutoff * (1 + 1e-9)) ** 2
+        near = ((others[k] - points[i]) ** 2).sum(1) < (cutoff * (1 + 1e-9)) ** 2
         found_i.append(i[near])
         found_k.append(k[near])
     return np.concatenate(found_i), np.concatenate(found_k)

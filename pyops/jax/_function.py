@@ -14,10 +14,10 @@ from .._indices import check_indices
 from .._operator import Operator
 from ..graph import Graph as PlainGraph
 from ._call import Call
-from ._graph import Graph, arrays_of, sizes_of
-from ._primitives import value
+from ._graph import Graph, indices_of, sizes_of
+from ._primitives import compiled, value
 
-DTYPES = "float32", "float64"
+DTYPES = np.dtype("float32"), np.dtype("float64")
 
 
 def function(op: Operator) -> Callable[..., jax.Array]:
@@ -52,7 +52,11 @@ def function(op: Operator) -> Callable[..., jax.Array]:
             wanted=(),
             options=tuple(sorted(options.items())),
         )
-        (y,) = value.bind(*indices, *rows.values(), *given, call=told)
+        everything = *indices, *rows.values(), *given
+        if any(isinstance(a, jax.core.Tracer) for a in everything):
+            (y,) = value.bind(*everything, call=told)
+        else:
+            (y,) = compiled(value, told)(*everything)
         return y
 
     door.dress(call)
@@ -63,15 +67,17 @@ def _graph(label: str, graph: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     if isinstance(graph, Graph):
         return graph.indices, graph.sizes
     if isinstance(graph, PlainGraph):
-        return tuple(map(jnp.asarray, arrays_of(graph))), sizes_of(graph)
-    raise TypeError(f"{label}: expected pyops.jax.Graph or pyops.Graph, got {type(graph).__name__}")
+        return indices_of(graph), sizes_of(graph)
+    raise TypeError(
+        f"{label}: graph: expected pyops.jax.Graph or pyops.Graph, got {type(graph).__name__}"
+    )
 
 
 def _array(label: str, array: Any) -> Any:
     """The argument, if it is an array, or what stands for one, of a supported precision."""
     if not isinstance(array, (jax.Array, np.ndarray)):
         raise TypeError(f"{label}: expected a jax.Array, got {type(array).__name__}")
-    if str(array.dtype) not in DTYPES:
+    if array.dtype not in DTYPES:
         raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
     if isinstance(array, np.ndarray):
         return jnp.asarray(array)

@@ -9,6 +9,8 @@ import numpy as np
 
 from .. import graph as _graph
 
+_JAX = ("jax",)
+
 
 @jax.tree_util.register_pytree_node_class
 class Graph:
@@ -26,7 +28,7 @@ class Graph:
     def __init__(self, src: Any, dst: Any = None, *sizes: Any, **named: Any) -> None:
         whole = isinstance(src, _graph.Graph) and dst is None and not sizes and not named
         graph = src if whole else _graph.Graph(np.asarray(src), np.asarray(dst), *sizes, **named)
-        self.indices: tuple[Any, ...] = tuple(jax.numpy.asarray(a) for a in arrays_of(graph))
+        self.indices: tuple[Any, ...] = indices_of(graph)
         self.sizes: tuple[int, ...] = sizes_of(graph)
 
     def __repr__(self) -> str:
@@ -48,6 +50,14 @@ def arrays_of(graph: _graph.Graph) -> tuple[Any, ...]:
     if graph._ids is None:
         return graph._src, graph._dst
     return graph._src, graph._dst, np.asarray(graph._ids, np.int32)
+
+
+def indices_of(graph: _graph.Graph) -> tuple[Any, ...]:
+    """The same as arrays of JAX, made once and kept with the graph, never those of a trace."""
+    if _JAX not in graph._ready:
+        with jax.ensure_compile_time_eval():
+            graph._ready[_JAX] = tuple(jax.numpy.asarray(a) for a in arrays_of(graph))
+    return graph._ready[_JAX]
 
 
 def sizes_of(graph: _graph.Graph) -> tuple[int, ...]:

@@ -30,18 +30,19 @@ SIZES = "num_src", "num_dst", "num_edges"
 def _primitive(name: str) -> Primitive:
     primitive = Primitive(f"pyops_{name}")
     primitive.multiple_results = True
-    primitive.def_impl(functools.partial(_compiled, primitive))
+    primitive.def_impl(functools.partial(_run, primitive))
     primitive.def_abstract_eval(_shapes)
     batching.primitive_batchers[primitive] = functools.partial(_batch, primitive)
     return primitive
 
 
-def _compiled(primitive: Primitive, *arrays: Any, call: Call) -> Any:
-    return _jitted(primitive, call)(*arrays)
+def _run(primitive: Primitive, *arrays: Any, call: Call) -> Any:
+    return compiled(primitive, call)(*arrays)
 
 
 @functools.lru_cache(maxsize=1000)
-def _jitted(primitive: Primitive, call: Call) -> Any:
+def compiled(primitive: Primitive, call: Call) -> Any:
+    """A primitive with its parameters, as a compiled function of arrays."""
     return jax.jit(lambda *arrays: primitive.bind(*arrays, call=call))
 
 

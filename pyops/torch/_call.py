@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -14,15 +13,16 @@ from ..graph import Graph
 
 Maybe: TypeAlias = "Tensor | None"
 DTYPES = torch.float32, torch.float64
+PLAIN = Tensor, torch.nn.Parameter
 
 
-@dataclass(frozen=True, eq=False)
 class Call:
     """What a call is told beside its tensors."""
 
-    op: Operator
-    graph: Graph | None
-    options: dict[str, Any]
+    __slots__ = ("graph", "op", "options")
+
+    def __init__(self, op: Operator, graph: Graph | None, options: dict[str, Any]) -> None:
+        self.op, self.graph, self.options = op, graph, options
 
     @property
     def names(self) -> list[str]:
@@ -33,12 +33,19 @@ class Call:
     ) -> tuple[Tensor, ...]:
         """A phase on the memory of the tensors; the results that are wanted."""
         graph = () if self.graph is None else (self.graph,)
-        arrays = [None if t is None else t.detach().resolve_neg().numpy() for t in tensors]
+        arrays = [None if t is None else memory(t) for t in tensors]
         which = {} if wanted is None else {"wanted": wanted}
         results = getattr(self.op, phase)(*graph, *arrays, **which, **self.options)
         if wanted is None:
             results = (results[0] if phase == "forward" else results,)
         return tuple(torch.from_numpy(r) for r in results if r is not None)
+
+
+def memory(tensor: Tensor) -> Any:
+    """The memory of a tensor, as an array."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    return (tensor.resolve_neg() if tensor.is_neg() else tensor).numpy()
 
 
 def by_name(names: Sequence[str], wanted: Collection[str], found: Sequence[Maybe]) -> list[Maybe]:
@@ -51,13 +58,13 @@ def check(label: str, tensor: object) -> Tensor:
     """The argument, if it is a tensor whose memory kernels can read."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{label}: expected a torch.Tensor, got {type(tensor).__name__}")
+    if tensor.is_cpu and tensor.layout is torch.strided and tensor.dtype in DTYPES:
+        return tensor
     if tensor.device.type != "cpu":
         raise ValueError(f"{label}: expected a tensor on the CPU, got one on {tensor.device}")
     if tensor.layout is not torch.strided:
         raise TypeError(f"{label}: expected a dense tensor, got layout {tensor.layout}")
-    if tensor.dtype not in DTYPES:
-        hint = ""
-        if torch.is_autocast_enabled("cpu"):
-            hint = "; autocast is on: leave it around this call or pass tensor.float()"
-        raise TypeError(f"{label}: expected float32 or float64, got {tensor.dtype}{hint}")
-    return tensor
+    hint = ""
+    if torch.is_autocast_enabled("cpu"):
+        hint = "; autocast is on: leave it around this call or pass tensor.float()"
+    raise TypeError(f"{label}: expected float32 or float64, got {tensor.dtype}{hint}")

@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._functorch.utils import unwrap_dead_wrappers
 from torch.autograd import Function, forward_ad
 
 from .._door import Door
 from .._operator import Operator
 from ..graph import Graph
-from ._call import Call, Maybe, by_name, check
+from ._call import PLAIN, Call, Maybe, by_name, check
 from ._graph import Ends
 from ._graph import Graph as TorchGraph
 from ._library import Registered
@@ -34,12 +35,23 @@ def total(parts: Sequence[Sequence[Maybe]]) -> tuple[Maybe, ...]:
 class Phase(Function):  # type: ignore[misc]
     """What the phases share: how they are remembered, and how they are mapped over a batch."""
 
+    @classmethod
+    def of(cls, *arguments: Any) -> Any:
+        """The results, remembered only where a derivative may be asked for."""
+        if not _recorded(arguments):
+            return cls.forward(*arguments)
+        if torch._C._are_functorch_transforms_active():
+            return cls.apply(*arguments)
+        # `apply` looks for defaults in the signature at every call; there are none
+        return super(Function, cls).apply(*unwrap_dead_wrappers(arguments))
+
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.told = [value for value in inputs if not isinstance(value, Tensor | None)]
         tensors = inputs[len(ctx.told) :]
         ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
+        if _moving():
+            ctx.save_for_forward(*tensors)
         ctx.set_materialize_grads(False)
 
     @classmethod
@@ -69,11 +81,11 @@ class Value(Phase):
         wanted = _wanted(call.names, ctx.needs_input_grad[1:])
         if gy is None or not wanted:
             return (None,) * (1 + len(inputs))
-        return None, *by_name(call.names, wanted, Gradient.apply(call, wanted, *inputs, gy))
+        return None, *by_name(call.names, wanted, Gradient.of(call, wanted, *inputs, gy))
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: Maybe) -> Any:
-        return Tangent.apply(*ctx.told, *ctx.saved_tensors, *tangents)
+        return Tangent.of(*ctx.told, *ctx.saved_tensors, *tangents)
 
 
 class Gradient(Phase):
@@ -89,7 +101,7 @@ class Gradient(Phase):
         if not needed or all(h is None for h in cotangents):
             return (None,) * (2 + len(tensors))
         hs = by_name(call.names, wanted, cotangents)
-        return None, None, *by_name(names, needed, Second.apply(call, needed, *tensors, *hs))
+        return None, None, *by_name(names, needed, Second.of(call, needed, *tensors, *hs))
 
     @staticmethod
     def jvp(ctx: Any, _: None, __: None, *tangents: Maybe) -> Any:
@@ -98,9 +110,9 @@ class Gradient(Phase):
         *along, along_gy = tangents
         parts = []
         if any(t is not None for t in along):
-            parts.append(Second.apply(call, wanted, *inputs, gy, *along))
+            parts.append(Second.of(call, wanted, *inputs, gy, *along))
         if along_gy is not None:
-            parts.append(Gradient.apply(call, wanted, *inputs, along_gy))
+            parts.append(Gradient.of(call, wanted, *inputs, along_gy))
         return total(parts) if parts else (None,) * len(wanted)
 
 
@@ -119,10 +131,10 @@ class Tangent(Phase):
         first: list[Maybe] = [None] * count
         second: list[Maybe] = [None] * count
         if dgy is not None and by_inputs:
-            found = Second.apply(call, by_inputs, *inputs, dgy, *tangents)
+            found = Second.of(call, by_inputs, *inputs, dgy, *tangents)
             first = by_name(call.names, by_inputs, found)
         if dgy is not None and by_tangents:
-            found = Gradient.apply(call, by_tangents, *inputs, dgy)
+            found = Gradient.of(call, by_tangents, *inputs, dgy)
             second = by_name(call.names, by_tangents, found)
         return None, *first, *second
 
@@ -132,7 +144,7 @@ class Tangent(Phase):
         count = len(call.names)
         if any(t is not None for t in moved[:count]):
             raise _beyond(call, "forward mode over forward mode")
-        return Tangent.apply(call, *tensors[:count], *moved[count:])
+        return Tangent.of(call, *tensors[:count], *moved[count:])
 
 
 class Second(Phase):
@@ -163,19 +175,26 @@ def _traced(tensors: Sequence[Maybe]) -> bool:
     """Whether torch looks at what is called, in place of calling it."""
     if torch.compiler.is_compiling():
         return True
-    return any(t is not None and type(t) not in (Tensor, torch.nn.Parameter) for t in tensors)
+    return any(t is not None and type(t) not in PLAIN for t in tensors)
 
 
-def _recorded(tensors: Sequence[Maybe]) -> bool:
-    """Whether a derivative may be asked for, or a transformation of torch.func is under way."""
-    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+def _moving() -> bool:
+    """Whether tensors may have tangents, or a transformation of torch.func is under way."""
+    return bool(forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active())
+
+
+def _recorded(arguments: Sequence[Any]) -> bool:
+    """Whether a derivative may be asked for."""
+    if _moving():
         return True
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    if not torch.is_grad_enabled():
+        return False
+    return any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
 
 
 def _plain(label: str, graph: Any) -> Any:
     if not isinstance(graph, (Graph, Ends)):
-        raise TypeError(f"{label}: expected pyops.Graph, got {type(graph).__name__}")
+        raise TypeError(f"{label}: graph: expected pyops.Graph, got {type(graph).__name__}")
     return graph
 
 
@@ -191,10 +210,7 @@ def function(op: Operator) -> Callable[..., Tensor]:
                     f"{door.label}: graph: expected pyops.torch.Graph where torch compiles"
                 )
             return registered(graph, tensors, options)
-        told = Call(op, graph, options)
-        if not _recorded(tensors):
-            return told.run("forward", tensors)[0]
-        result: Tensor = Value.apply(told, *tensors)
+        result: Tensor = Value.of(Call(op, graph, options), *tensors)
         return result
 
     door.dress(call)

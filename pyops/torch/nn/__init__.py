@@ -14,5 +14,10 @@ from ._functions import segment as segment
 from ._functions import softmax as softmax
 from .gat_conv import GATConv as GATConv
 from .gatv2_conv import GATv2Conv as GATv2Conv
+from .gno_block import GNOBlock as GNOBlock
+from .integral_transform import IntegralTransform as IntegralTransform
+from .linear_channel_mlp import LinearChannelMLP as LinearChannelMLP
+from .neighbor_search import NeighborSearch as NeighborSearch
 from .nn_conv import NNConv as NNConv
+from .sinusoidal_embedding import SinusoidalEmbedding as SinusoidalEmbedding
 from .transformer_conv import TransformerConv as TransformerConv

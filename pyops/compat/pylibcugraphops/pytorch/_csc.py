@@ -1,0 +1,255 @@
+"""The graphs of pylibcugraphops.pytorch, of all of its versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ...._indices import check_bounds, check_indices
+from ....torch import Graph
+
+Made = TypeVar("Made")
+
+
+class CSC:
+    """A graph: the source nodes of each destination, one destination after another.
+
+    Parameters
+    ----------
+    offsets : tensor of int32 or int64, shape (num_dst_nodes + 1,)
+        The edges into destination i are those from offsets[i] to offsets[i + 1] - 1.
+    indices : tensor of int32 or int64, shape (num_indices,)
+        Source node of each edge.
+    num_src_nodes : int
+        Number of source nodes.
+    ef_indices : tensor of int32 or int64, shape (num_indices,), optional
+        Row of the edge features of each edge; without it edge k has row k.
+    dst_max_in_degree : int, optional
+        Accepted; the graph says so itself.
+    is_bipartite : bool
+        Whether sources and destinations are different nodes, whose features come as a pair. If they
+        are not, the destinations are the first of the sources.
+    reverse_graph_bwd : bool
+        Accepted; gradients are gathered along the reverse graph, always.
+    """
+
+    def __init__(
+        self,
+        offsets: Tensor,
+        indices: Tensor,
+        num_src_nodes: int,
+        *,
+        ef_indices: Tensor | None = None,
+        dst_max_in_degree: int | None = -1,
+        is_bipartite: bool = False,
+        reverse_graph_bwd: bool = True,
+    ) -> None:
+        self.is_bipartite = is_bipartite
+        rows = None if ef_indices is None else _array(ef_indices)
+        graph = Graph.from_csc(_array(offsets), _array(indices), num_src_nodes, rows)
+        self._order: Tensor | None = None
+        if ef_indices is not None:
+            order = torch.argsort(torch.as_tensor(ef_indices), stable=True)
+            rows = torch.arange(len(order))
+            if torch.equal(torch.as_tensor(ef_indices)[order].to(rows.dtype), rows):
+                # every edge has a row of its own: the entries may stand in the order of the rows
+                self._order = order
+                src, dst = graph.src[order], graph.dst[order]
+                graph = Graph(src, dst, graph.num_src, graph.num_dst)
+        if not is_bipartite and graph.num_src < graph.num_dst:
+            raise ValueError(
+                f"{type(self).__name__}: num_src_nodes: expected at least the {graph.num_dst} "
+                f"destinations, which are sources without is_bipartite, got {graph.num_src}"
+            )
+        self.graph = graph
+        self._reversed: Graph | None = None
+
+    @property
+    def reversed(self) -> Graph:
+        """The graph with all edges turned round."""
+        if self._reversed is None:
+            graph = self.graph
+            self._reversed = Graph(graph.dst, graph.src, graph.num_dst, graph.num_src)
+        return self._reversed
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether some edges have a row of features in common, or some rows no edge."""
+        return self.graph._ids is not None
+
+    @property
+    def num_src_nodes(self) -> int:
+        """Number of source nodes."""
+        return self.graph.num_src
+
+    @property
+    def num_dst_nodes(self) -> int:
+        """Number of destination nodes."""
+        return self.graph.num_dst
+
+    @property
+    def num_indices(self) -> int:
+        """Number of edges."""
+        return self.graph.num_entries
+
+    def add_reverse_graph(self) -> None:
+        """Nothing: the reverse graph is made when it is first needed."""
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(num_src_nodes={self.num_src_nodes}, "
+            f"num_dst_nodes={self.num_dst_nodes}, num_indices={self.num_indices})"
+        )
+
+
+class HeteroCSC(CSC):
+    """A graph whose edges have types; otherwise as `CSC`.
+
+    Parameters
+    ----------
+    edge_types : tensor of int32 or int64, shape (num_indices,)
+        Type of each edge, in the order of `indices`.
+    num_edge_types : int
+        Number of types.
+    """
+
+    def __init__(
+        self,
+        offsets: Tensor,
+        indices: Tensor,
+        edge_types: Tensor,
+        num_src_nodes: int,
+        num_edge_types: int,
+        *,
+        ef_indices: Tensor | None = None,
+        dst_max_in_degree: int | None = -1,
+        is_bipartite: bool = False,
+        reverse_graph_bwd: bool = True,
+    ) -> None:
+        super().__init__(
+            offsets, indices, num_src_nodes, ef_indices=ef_indices, is_bipartite=is_bipartite
+        )
+        label = f"{type(self).__name__}: edge_types"
+        types = check_indices(label, _array(edge_types))
+        if len(types) != self.num_indices:
+            raise ValueError(
+                f"{label}: expected length len(indices)={self.num_indices}, got {len(types)}"
+            )
+        check_bounds(label, types, num_edge_types, "num_edge_types")
+        self.num_edge_types = num_edge_types
+        held = torch.from_numpy(types.astype("int64"))
+        self.edge_types = held if self._order is None else held[self._order]
+        self._made: dict[str, Any] = {}
+
+    @property
+    def typed(self) -> Graph:
+        """The graph with types as edge ids."""
+        return self._once("typed", lambda: self._entries(self.edge_types, self.num_edge_types))
+
+    @property
+    def entries(self) -> Graph:
+        """The graph with a row for each entry."""
+        return self._once("entries", lambda: self._entries(None, self.num_indices))
+
+    @property
+    def pairs(self) -> Graph:
+        """The graph into pairs of a destination and a type."""
+        graph, count = self.graph, self.num_edge_types
+        return self._once(
+            "pairs", lambda: Graph(graph.src, self._into(), graph.num_src, graph.num_dst * count)
+        )
+
+    @property
+    def shares(self) -> Tensor:
+        """One over the number of entries of one type into one destination, for each entry."""
+
+        def make() -> Tensor:
+            into = self._into()
+            return 1 / torch.bincount(into).double()[into]
+
+        return self._once("shares", make)
+
+    def _into(self) -> Tensor:
+        dst = torch.from_numpy(self.graph.dst.astype("int64"))
+        return dst * self.num_edge_types + self.edge_types
+
+    def _entries(self, ids: Any, rows: int) -> Graph:
+        graph = Graph.__new__(Graph)
+        sizes = self.graph.num_src, self.graph.num_dst, rows
+        graph._fill(type(self).__name__, self.graph.src, self.graph.dst, ids, *sizes)
+        return graph
+
+    def _once(self, name: str, make: Callable[[], Made]) -> Made:
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]  # type: ignore[no-any-return]
+
+
+class BipartiteCSC(CSC):
+    """A bipartite `CSC`, as versions up to 23.08 have it."""
+
+    def __init__(
+        self,
+        offsets: Tensor,
+        indices: Tensor,
+        num_src_nodes: int,
+        ef_indices: Tensor | None = None,
+        reverse_graph_bwd: bool = True,
+    ) -> None:
+        super().__init__(offsets, indices, num_src_nodes, ef_indices=ef_indices, is_bipartite=True)
+
+
+class StaticCSC(CSC):
+    """A `CSC` of one set of nodes, as versions up to 23.08 have it.
+
+    Sources that are not destinations are allowed where only edges are aggregated.
+    """
+
+    def __init__(self, offsets: Tensor, indices: Tensor, ef_indices: Tensor | None = None) -> None:
+        super().__init__(offsets, indices, _nodes(offsets, indices), ef_indices=ef_indices)
+
+
+class SampledCSC(CSC):
+    """A `CSC` whose destinations are the first of its sources, as versions up to 23.08 have it."""
+
+    def __init__(
+        self, offsets: Tensor, indices: Tensor, max_num_neighbors: int, num_src_nodes: int
+    ) -> None:
+        super().__init__(offsets, indices, num_src_nodes)
+
+
+class StaticHeteroCSC(HeteroCSC):
+    """A `HeteroCSC` of one set of nodes, as versions up to 23.08 have it."""
+
+    def __init__(
+        self, offsets: Tensor, indices: Tensor, edge_types: Tensor, num_edge_types: int
+    ) -> None:
+        super().__init__(offsets, indices, edge_types, _nodes(offsets, indices), num_edge_types)
+
+
+class SampledHeteroCSC(HeteroCSC):
+    """A `HeteroCSC` whose destinations are the first of its sources."""
+
+    def __init__(
+        self,
+        offsets: Tensor,
+        indices: Tensor,
+        edge_types: Tensor,
+        max_num_neighbors: int,
+        num_src_nodes: int,
+        num_edge_types: int,
+    ) -> None:
+        super().__init__(offsets, indices, edge_types, num_src_nodes, num_edge_types)
+
+
+def _array(indices: Any) -> Any:
+    return indices.numpy() if isinstance(indices, Tensor) else indices
+
+
+def _nodes(offsets: Tensor, indices: Tensor) -> int:
+    """The number of nodes that offsets and indices speak of."""
+    largest = int(indices.max()) if len(indices) else -1
+    return max(len(offsets) - 1, 1 + largest)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from .....torch import gat, gat_v2, transformer_conv
+from ...operators._scores import ACTIVATIONS
+from ._nodes import both_ends, check_graph
+
+
+def mha_gat_n2n(
+    feat: Tensor | tuple[Tensor, Tensor],
+    attn_weights: Tensor,
+    graph: Any,
+    num_heads: int = 1,
+    activation: str = "LeakyReLU",
+    negative_slope: float = 0.2,
+    concat_heads: bool = True,
+    edge_feat: Tensor | None = None,
+    deterministic_dgrad: bool = False,
+    deterministic_wgrad: bool = False,
+    high_precision_dgrad: bool = False,
+    high_precision_wgrad: bool = False,
+) -> Tensor:
+    """Graph attention, see `pyops.gat`.
+
+    Parameters
+    ----------
+    feat : tensor, shape (num_src_nodes, num_heads * dim), or a pair of tensors
+        Transformed features, heads side by side.
+    attn_weights : tensor, shape (num_heads * (2 * dim + dim_edge),)
+        Weights of sources, destinations and edges, each head by head.
+    graph : CSC
+    num_heads : int
+    activation : {"LeakyReLU", "Identity", "ReLU", "Sigmoid", "Tanh", "ELU"}
+    negative_slope : float
+    concat_heads : bool
+        Whether the heads of the result stand side by side; else their mean is taken.
+    edge_feat : tensor, shape (num_edges, num_heads * dim_edge), optional
+    deterministic_dgrad, deterministic_wgrad, high_precision_dgrad, high_precision_wgrad : bool
+        Accepted: gradients are always the same, and in the precision of the features.
+
+    Returns
+    -------
+    tensor, shape (num_dst_nodes, num_heads * dim) or (num_dst_nodes, dim)
+    """
+    return gat(
+        *_arguments("mha_gat_n2n", feat, graph),
+        attn_weights,
+        edge_feat,
+        **_options("mha_gat_n2n", num_heads, concat_heads, activation),
+        negative_slope=negative_slope,
+    )
+
+
+def mha_gat_v2_n2n(
+    feat: Tensor | tuple[Tensor, Tensor],
+    attn_weights: Tensor,
+    graph: Any,
+    num_heads: int = 1,
+    activation: str = "LeakyReLU",
+    negative_slope: float = 0.2,
+    concat_heads: bool = True,
+    edge_feat: Tensor | None = None,
+    deterministic_dgrad: bool | None = False,
+    deterministic_wgrad: bool | None = False,
+    high_precision_dgrad: bool = False,
+    high_precision_wgrad: bool = False,
+) -> Tensor:
+    """Graph attention with activated sums, see `pyops.gat_v2`.
+
+    Parameters are those of `mha_gat_n2n`, but for `attn_weights`, shape (num_heads * dim,), and
+    `edge_feat`, shape (num_edges, num_heads * dim).
+    """
+    return gat_v2(
+        *_arguments("mha_gat_v2_n2n", feat, graph),
+        attn_weights,
+        edge_feat,
+        **_options("mha_gat_v2_n2n", num_heads, concat_heads, activation),
+        negative_slope=negative_slope,
+    )
+
+
+def mha_simple_n2n(
+    key_emb: Tensor,
+    query_emb: Tensor,
+    value_emb: Tensor,
+    graph: Any,
+    num_heads: int = 1,
+    concat_heads: bool = True,
+    edge_emb: Tensor | None = None,
+    norm_by_dim: bool = True,
+    score_bias: Tensor | None = None,
+) -> Tensor:
+    """Dot-product attention, see `pyops.transformer_conv`.
+
+    Parameters
+    ----------
+    key_emb, value_emb : tensor, shape (num_src_nodes, num_heads * dim)
+        Keys and values of the sources, heads side by side.
+    query_emb : tensor, shape (num_dst_nodes, num_heads * dim)
+        Queries of the destinations; of a graph that is not bipartite also with rows for all
+        sources, of which the first ones count.
+    graph : CSC
+    num_heads : int
+    concat_heads : bool
+        Whether the heads of the result stand side by side; else their mean is taken.
+    edge_emb : tensor, shape (num_edges, num_heads * dim), optional
+        Added to keys and values.
+    norm_by_dim : bool
+        Whether the scores are divided by the root of dim.
+    score_bias : None
+        A bias of the scores is not supported.
+
+    Returns
+    -------
+    tensor, shape (num_dst_nodes, num_heads * dim) or (num_dst_nodes, dim)
+    """
+    caller = "mha_simple_n2n"
+    check_graph(caller, graph)
+    if score_bias is not None:
+        raise NotImplementedError(f"{caller}: score_bias: expected None, others are not supported")
+    if not graph.is_bipartite and len(query_emb) == graph.num_src_nodes:
+        query_emb = query_emb[: graph.num_dst_nodes]
+    if not norm_by_dim:
+        query_emb = query_emb * (query_emb.shape[-1] / num_heads) ** 0.5
+    options = {"heads": num_heads, "concat": bool(concat_heads)}
+    return transformer_conv(graph.graph, query_emb, key_emb, value_emb, edge_emb, **options)
+
+
+def _arguments(caller: str, feat: Any, graph: Any) -> tuple[Any, Tensor, Tensor]:
+    src, dst = both_ends(caller, feat, graph)
+    return graph.graph, src, dst
+
+
+def _options(caller: str, heads: int, concat: bool, activation: str) -> dict[str, Any]:
+    if activation not in ACTIVATIONS:
+        raise ValueError(
+            f"{caller}: activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}"
+        )
+    name, _ = ACTIVATIONS[activation]
+    return {"heads": heads, "concat": bool(concat), "activation": name}

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .integral_transform import IntegralTransform
+from .linear_channel_mlp import Activation, LinearChannelMLP
+from .neighbor_search import NeighborSearch
+from .sinusoidal_embedding import TYPES, SinusoidalEmbedding
+
+
+class GNOBlock(nn.Module):  # type: ignore[misc]
+    """Layer of a graph neural operator: neighbours within a radius, and an integral over them.
+
+    As ``neuralop.layers.gno_block.GNOBlock``; see `IntegralTransform` and `NeighborSearch` for what
+    differs.
+
+    Parameters
+    ----------
+    in_channels : int
+        Channels of f, which only nonlinear kernels see.
+    out_channels : int
+        Channels of the result.
+    coord_dim : int
+        Number of coordinates.
+    radius : float
+        Radius of the neighbourhoods.
+    transform_type, weighting_fn, reduction
+        As for `IntegralTransform`; a weighting function is one of squared distances.
+    pos_embedding_type : {"transformer", "nerf"} or None
+        Embedding of the coordinates before the kernel.
+    pos_embedding_channels, pos_embedding_max_positions : int
+        Number of its frequencies, and its `max_positions`.
+    channel_mlp_layers : list of int
+        Widths of the kernel's network; those of input and output are added where they lack.
+    channel_mlp_non_linearity : callable
+        Its activation.
+    channel_mlp : torch.nn.Module, optional
+        Another network, with `in_channels` and `out_channels`.
+    use_torch_scatter_reduce, use_open3d_neighbor_search : bool
+        Accepted; the latter is refused for coordinates that are not three, as there.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        coord_dim: int,
+        radius: float,
+        transform_type: str = "linear",
+        weighting_fn: Callable[[Tensor], Tensor] | None = None,
+        reduction: str = "sum",
+        pos_embedding_type: str | None = "transformer",
+        pos_embedding_channels: int = 32,
+        pos_embedding_max_positions: int = 10000,
+        channel_mlp_layers: Sequence[int] | None = (128, 256, 128),
+        channel_mlp_non_linearity: Activation = functional.gelu,
+        channel_mlp: nn.Module | None = None,
+        use_torch_scatter_reduce: bool = True,
+        use_open3d_neighbor_search: bool = True,
+    ) -> None:
+        super().__init__()
+        caller = "GNOBlock"
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.coord_dim = coord_dim
+        self.radius = radius
+        self.pos_embedding_type = pos_embedding_type
+        self.pos_embedding: SinusoidalEmbedding | None = None
+        width = 2 * coord_dim
+        if pos_embedding_type in TYPES:
+            self.pos_embedding = SinusoidalEmbedding(
+                coord_dim, pos_embedding_channels, pos_embedding_type, pos_embedding_max_positions
+            )
+            width = 2 * self.pos_embedding.out_channels
+        if use_open3d_neighbor_search and coord_dim != 3:
+            raise ValueError(
+                f"{caller}: use_open3d_neighbor_search: expected False for coord_dim={coord_dim}, "
+                "got True"
+            )
+        self.neighbor_search = NeighborSearch(use_open3d_neighbor_search, weighting_fn is not None)
+        if transform_type in ("nonlinear", "nonlinear_kernelonly"):
+            width += in_channels
+        if channel_mlp is not None:
+            for name, expected in ("in_channels", width), ("out_channels", out_channels):
+                if getattr(channel_mlp, name) != expected:
+                    raise ValueError(
+                        f"{caller}: channel_mlp: expected {name}={expected}, "
+                        f"got {getattr(channel_mlp, name)}"
+                    )
+        elif channel_mlp_layers is not None:
+            layers = [*channel_mlp_layers]
+            if layers[0] != width:
+                layers.insert(0, width)
+            if layers[-1] != out_channels:
+                layers.append(out_channels)
+            channel_mlp = LinearChannelMLP(layers, channel_mlp_non_linearity)
+        self.integral_transform = IntegralTransform(
+            channel_mlp=channel_mlp,
+            transform_type=transform_type,
+            use_torch_scatter=use_torch_scatter_reduce,
+            weighting_fn=weighting_fn,
+            reduction=reduction,
+        )
+
+    def forward(self, y: Tensor, x: Tensor, f_y: Tensor | None = None) -> Tensor:
+        """The integrals over the points y [n, coord_dim] near each of x [m, coord_dim].
+
+        f_y is [n, channels] or [batch, n, channels]; the result [m, out_channels] or
+        [batch, m, out_channels].
+        """
+        neighbors = self.neighbor_search(data=y, queries=x, radius=self.radius)
+        embed = self.pos_embedding or (lambda points: points)
+        return self.integral_transform(y=embed(y), x=embed(x), neighbors=neighbors, f_y=f_y)

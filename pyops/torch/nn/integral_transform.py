@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...graph import Graph as PlainGraph
+from .. import aggregate, edge_update, kernel_conv
+from .._function import _moving
+from .._graph import Ends, Graph
+from ._neighbours import graphs_of_neighbours
+from ._product import gathered, product
+from .linear_channel_mlp import Activation, LinearChannelMLP, linear_layers
+
+TYPES = "linear_kernelonly", "linear", "nonlinear_kernelonly", "nonlinear"
+
+
+class IntegralTransform(nn.Module):  # type: ignore[misc]
+    r"""Integrals over neighbourhoods, with a kernel given by a network.
+
+    .. math:: \int_{A(x)} k(x, y)\, dy, \quad \int_{A(x)} k(x, y) f(y)\, dy, \quad
+              \int_{A(x)} k(x, y, f(y))\, dy, \quad \int_{A(x)} k(x, y, f(y)) f(y)\, dy
+
+    As ``neuralop.layers.integral_transform.IntegralTransform``, but for float64, which stays
+    float64 (there, sums without torch_scatter are float32), and for weights without a batch, which
+    it refuses. The first layer of a `LinearChannelMLP` acts on points, not on pairs of them; the
+    last one after the sum where the kernel is not multiplied. Where it is, `pyops.kernel_conv` has
+    the last layer within if that makes the kernel wider, not in batches; else it acts on pairs, as
+    those between do. Other networks are evaluated on the pairs as they are.
+
+    Parameters
+    ----------
+    channel_mlp : torch.nn.Module, optional
+        The kernel, of (y | x) or (y | x | f(y)) along the last axis.
+    channel_mlp_layers : list of int, optional
+        Widths of a `LinearChannelMLP` to be made, if `channel_mlp` is not given.
+    channel_mlp_non_linearity : callable
+        Its activation.
+    transform_type : {"linear", "linear_kernelonly", "nonlinear", "nonlinear_kernelonly"}
+        Whether the kernel sees f, and whether it is left at that. Without f all are the integral
+        of k(x, y); with f, as in the original, "linear_kernelonly" is "linear".
+    weighting_fn : callable, optional
+        Function of the weights.
+    reduction : {"sum", "mean"}
+        What is made of each neighbourhood; of weighted ones always a sum.
+    use_torch_scatter : bool
+        Accepted; `pyops.aggregate` does it.
+    """
+
+    def __init__(
+        self,
+        channel_mlp: nn.Module | None = None,
+        channel_mlp_layers: Sequence[int] | None = None,
+        channel_mlp_non_linearity: Activation = functional.gelu,
+        transform_type: str = "linear",
+        weighting_fn: Callable[[Tensor], Tensor] | None = None,
+        reduction: str = "sum",
+        use_torch_scatter: bool = True,
+    ) -> None:
+        super().__init__()
+        caller = "IntegralTransform"
+        if channel_mlp is None and channel_mlp_layers is None:
+            raise ValueError(f"{caller}: expected channel_mlp or channel_mlp_layers, got neither")
+        if transform_type not in TYPES:
+            raise ValueError(
+                f"{caller}: transform_type: expected one of {', '.join(TYPES)}, "
+                f"got {transform_type!r}"
+            )
+        if reduction not in ("sum", "mean"):
+            raise ValueError(f"{caller}: reduction: expected 'sum' or 'mean', got {reduction!r}")
+        self.reduction = reduction
+        self.transform_type = transform_type
+        self.use_torch_scatter = use_torch_scatter
+        if channel_mlp is None:
+            assert channel_mlp_layers is not None
+            channel_mlp = LinearChannelMLP(channel_mlp_layers, channel_mlp_non_linearity)
+        self.channel_mlp = channel_mlp
+        self.weighting_fn = weighting_fn
+
+    def forward(
+        self,
+        y: Tensor,
+        neighbors: Mapping[str, Tensor],
+        x: Tensor | None = None,
+        f_y: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        """The integrals.
+
+        Parameters
+        ----------
+        y : tensor, shape (n, d1)
+            Points to integrate over.
+        neighbors : dict
+            "neighbors_index", the neighbours y of each x, and "neighbors_row_splits", as
+            `NeighborSearch` finds them; perhaps "weights" of the neighbours.
+        x : tensor, shape (m, d2), optional
+            Points of the results, y if not given.
+        f_y : tensor, shape (n, d3) or (batch, n, d3), optional
+            The function f.
+        weights : tensor, shape (num_neighbors,) or (n,), optional
+            Weights of the neighbours, or of the points y.
+
+        Returns
+        -------
+        tensor, shape (m, d4) or (batch, m, d4)
+        """
+        x = y if x is None else x
+        where = Where(
+            *graphs_of_neighbours(neighbors, len(y)),
+            neighbors["neighbors_row_splits"].diff(),
+            self._weight(neighbors, weights, y),
+            self.reduction,
+        )
+        f = None if f_y is None else f_y[:, None] if f_y.ndim == 2 else f_y.transpose(0, 1)
+        seen = f if self.transform_type.startswith("nonlinear") else None
+        times = None if self.transform_type == "nonlinear_kernelonly" else f
+        layers = linear_layers(self.channel_mlp)
+        if layers is None:
+            result = where.sums(self._on_pairs(where, y, x, f_y, seen), times)
+        else:
+            result = self._by_layers(layers, where, y, x, seen, times)
+        return result[:, 0] if f_y is None or f_y.ndim == 2 else result.transpose(0, 1)
+
+    def _weight(
+        self, neighbors: Mapping[str, Tensor], weights: Tensor | None, y: Tensor
+    ) -> Tensor | None:
+        """The weights of the neighbours."""
+        weight = neighbors.get("weights")
+        index = neighbors["neighbors_index"]
+        if weight is None and weights is not None:
+            weight = weights if len(weights) == len(index) else weights[index]
+        if weight is None:
+            if self.weighting_fn is not None:
+                raise KeyError("IntegralTransform: neighbors: expected 'weights' for weighting_fn")
+            return None
+        if self.weighting_fn is not None:
+            weight = self.weighting_fn(weight[None, :, None])
+        return weight.reshape(-1).to(y.dtype)
+
+    def _on_pairs(
+        self, where: Where, y: Tensor, x: Tensor, f_y: Tensor | None, seen: Tensor | None
+    ) -> Tensor:
+        """The kernel of any network, [num_neighbors, batch or 1, d4]."""
+        pairs = edge_update(where.graph, y, x)
+        if f_y is None or seen is None:
+            return self.channel_mlp(pairs)[:, None]
+        values = gathered(where.graph, seen)
+        if f_y.ndim == 2:
+            return self.channel_mlp(torch.cat([pairs, values[:, 0]], dim=-1))[:, None]
+        pairs = pairs.expand(len(f_y), -1, -1)
+        return self.channel_mlp(torch.cat([pairs, values.transpose(0, 1)], dim=-1)).transpose(0, 1)
+
+    def _by_layers(
+        self,
+        layers: Sequence[nn.Linear],
+        where: Where,
+        y: Tensor,
+        x: Tensor,
+        seen: Tensor | None,
+        times: Tensor | None,
+    ) -> Tensor:
+        """The integrals with a kernel of linear layers."""
+        act, last = self.channel_mlp.non_linearity, layers[-1]
+        hidden = _first(layers[0], where.graph, y, x, seen)
+        if len(layers) == 1:
+            return where.sums(hidden, times)
+        for layer in layers[1:-1]:
+            hidden = layer(act(hidden))
+        hidden = act(hidden)
+        if times is None:
+            result = functional.linear(where.sums(hidden, None), last.weight)
+            return result if last.bias is None else result + where.totals(y.dtype) * last.bias
+        alone = hidden.shape[1] == times.shape[1] == 1
+        if alone and last.in_features <= last.out_features:
+            values = times[:, 0].expand(-1, last.out_features)
+            return where.conv(values, hidden[:, 0], last)[:, None]
+        return where.sums(last(hidden), times)
+
+
+class Where(NamedTuple):
+    """The neighbourhoods of an integral."""
+
+    graph: Graph | Ends
+    back: PlainGraph | None
+    counts: Tensor
+    weight: Tensor | None
+    reduction: str
+
+    @property
+    def _reduce(self) -> str:
+        return self.reduction if self.weight is None else "sum"
+
+    def sums(self, kernel: Tensor, times: Tensor | None) -> Tensor:
+        """The kernels [num_neighbors, batch or 1, d], times f, over the neighbourhoods."""
+        if times is not None:
+            if times.shape[2] not in (1, kernel.shape[2]):
+                raise ValueError(
+                    f"IntegralTransform: f_y: expected {kernel.shape[2]} channels, as the kernel "
+                    f"has, or 1, got {times.shape[2]}"
+                )
+            if self.back is not None and not _moving():
+                return self._products(self.back, kernel, times)
+            kernel = kernel * gathered(self.graph, times)
+        sums = aggregate(self.graph, None, kernel.flatten(1), self.weight, reduce=self._reduce)
+        return sums.unflatten(1, kernel.shape[1:])
+
+    def _products(self, back: PlainGraph, kernel: Tensor, times: Tensor) -> Tensor:
+        if self.weight is not None:
+            kernel = kernel * self.weight[:, None, None]
+        sums = product(self.graph, back, kernel, times.expand(-1, -1, kernel.shape[2]))
+        if self._reduce == "mean":
+            sums = sums / self.counts.clamp(min=1).to(sums.dtype)[:, None, None]
+        return sums
+
+    def totals(self, dtype: torch.dtype) -> Tensor:
+        """What the neighbourhoods make of 1, [m, 1, 1]."""
+        if self.weight is not None:
+            return aggregate(self.graph, None, self.weight[:, None])[:, None]
+        counts = self.counts if self.reduction == "sum" else self.counts.clamp(max=1)
+        return counts.to(dtype)[:, None, None]
+
+    def conv(self, f: Tensor, hidden: Tensor, last: nn.Linear) -> Tensor:
+        """The sums of f times the last layer."""
+        return kernel_conv(
+            self.graph,
+            f,
+            hidden,
+            last.weight,
+            last.bias,
+            self.weight,
+            kernel="diagonal",
+            reduce=self._reduce,
+        )
+
+
+def _first(
+    layer: nn.Linear, graph: Graph | Ends, y: Tensor, x: Tensor, seen: Tensor | None
+) -> Tensor:
+    """The first layer at all neighbours, [num_neighbors, batch or 1, hidden], made of points."""
+    widths = [y.shape[1], x.shape[1], 0 if seen is None else seen.shape[2]]
+    if sum(widths) != layer.in_features:
+        raise ValueError(
+            f"IntegralTransform: channel_mlp: expected an input of {' + '.join(map(str, widths))} "
+            f"channels, got {layer.in_features}"
+        )
+    by_y, by_x, by_f = layer.weight.split(widths, dim=1)
+    src, dst = functional.linear(y, by_y)[:, None], functional.linear(x, by_x, layer.bias)[:, None]
+    if seen is not None:
+        src = src + functional.linear(seen, by_f)
+        dst = dst.expand(-1, seen.shape[1], -1)
+    return edge_update(graph, src.flatten(1), dst.flatten(1), mode="sum").unflatten(
+        1, src.shape[1:]
+    )

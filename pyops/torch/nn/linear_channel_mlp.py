@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+Activation = Callable[[Tensor], Tensor]
+
+
+class LinearChannelMLP(nn.Module):  # type: ignore[misc]
+    """Linear layers with an activation between them, along the last axis.
+
+    As ``neuralop.layers.channel_mlp.LinearChannelMLP``.
+
+    Parameters
+    ----------
+    layers : list of int
+        Widths, from that of the input to that of the output.
+    non_linearity : callable
+        The activation, after each layer but the last.
+    dropout : float
+        Probability of dropout after each layer.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[int],
+        non_linearity: Activation = functional.gelu,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.n_layers = len(layers) - 1
+        if self.n_layers < 1:
+            raise ValueError(f"LinearChannelMLP: layers: expected two widths or more, got {layers}")
+        self.non_linearity = non_linearity
+        self.dropout = (
+            nn.ModuleList([nn.Dropout(dropout) for _ in range(self.n_layers)])
+            if dropout > 0
+            else None
+        )
+        self.fcs = nn.ModuleList(map(nn.Linear, layers[:-1], layers[1:]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for i, layer in enumerate(self.fcs):
+            x = layer(x)
+            if i < self.n_layers - 1:
+                x = self.non_linearity(x)
+            if self.dropout is not None:
+                x = self.dropout[i](x)
+        return x
+
+
+def linear_layers(network: nn.Module) -> list[nn.Linear] | None:
+    """The layers of a network that is known to be no more than a `LinearChannelMLP`."""
+    kind = type(network)
+    theirs = (kind.__module__, kind.__qualname__) == (
+        "neuralop.layers.channel_mlp",
+        "LinearChannelMLP",
+    )
+    if not (theirs or kind is LinearChannelMLP) or network.dropout is not None or _watched(network):
+        return None
+    layers = [*network.fcs]
+    if any(type(layer) is not nn.Linear or _watched(layer) for layer in layers):
+        return None
+    return layers
+
+
+def _watched(module: nn.Module) -> bool:
+    """Whether someone waits for calls of the module."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )

@@ -1,0 +1,389 @@
+"""pylibcugraphops.pytorch on the CPU: against plain formulas, and as layers of others call it."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional  # noqa: E402
+
+import pyops.compat.pylibcugraphops.pytorch as ops_torch  # noqa: E402
+from pyops.compat.pylibcugraphops.pytorch import CSC, HeteroCSC, operators  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+ACTIVATIONS = {
+    "LeakyReLU": lambda z: functional.leaky_relu(z, 0.2),
+    "Identity": lambda z: z,
+    "ReLU": torch.relu,
+    "Sigmoid": torch.sigmoid,
+    "Tanh": torch.tanh,
+    "ELU": functional.elu,
+}
+
+
+class Case:
+    """A random graph and features of two heads, float64."""
+
+    def __init__(self, bipartite=False, permuted=False, num_src=7, num_dst=5, heads=2, width=3):
+        rng = np.random.default_rng(1)
+        degrees = torch.tensor([3, 0, 4, 1, 6])[:num_dst]
+        self.offsets = functional.pad(degrees.cumsum(0), (1, 0))
+        count = int(degrees.sum())
+        self.indices = torch.from_numpy(rng.integers(0, num_src, count))
+        self.ids = torch.from_numpy(rng.permutation(count)) if permuted else None
+        self.types = torch.from_numpy(rng.integers(0, 3, count))
+        self.heads, self.num_dst = heads, num_dst
+        self.graph = CSC(
+            self.offsets, self.indices, num_src, is_bipartite=bipartite, ef_indices=self.ids
+        )
+        self.dst = torch.repeat_interleave(degrees)
+        rows = torch.arange(count) if self.ids is None else self.ids
+        self.src_of_row = torch.empty_like(self.indices).index_put_((rows,), self.indices)
+        self.dst_of_row = torch.empty_like(self.dst).index_put_((rows,), self.dst)
+
+        def random(*shape):
+            return torch.from_numpy(rng.normal(size=shape)).requires_grad_()
+
+        self.x = random(num_src, heads * width)
+        self.y = random(num_dst, heads * width)
+        self.edge = random(count, heads * width)
+        self.edge_weight = (0.5 + random(count).detach().abs()).requires_grad_()
+        self.attention = random(heads * 3 * width)
+
+    @property
+    def feat(self):
+        return (self.x, self.y) if self.graph.is_bipartite else self.x
+
+    @property
+    def own(self):
+        return self.y if self.graph.is_bipartite else self.x[: self.num_dst]
+
+    def reduced(self, rows, how):
+        """Rows of edges, in the order of their features, reduced into the destinations."""
+        parts = [rows[self.dst_of_row == i] for i in range(self.num_dst)]
+        zero = torch.zeros_like(rows[0])
+        reduce = {
+            "sum": lambda p: p.sum(0),
+            "mean": lambda p: p.mean(0),
+            "max": lambda p: p.amax(0),
+            "min": lambda p: p.amin(0),
+        }[how]
+        return torch.stack([reduce(p) if len(p) else zero for p in parts])
+
+    def attended(self, scores, values, concat):
+        """Values [edges, heads, width] weighted by the softmax of scores [edges, heads]."""
+        out = []
+        for i in range(self.num_dst):
+            here = self.dst_of_row == i
+            alpha = torch.softmax(scores[here], 0)
+            out.append((alpha[..., None] * values[here]).sum(0))
+        out = torch.stack(out)
+        return out.flatten(1) if concat else out.mean(1)
+
+    def by_heads(self, rows):
+        return rows.unflatten(1, (self.heads, -1))
+
+
+CASES = [
+    pytest.param(bipartite, permuted, id=f"{bipartite=} {permuted=}")
+    for bipartite in (False, True)
+    for permuted in (False, True)
+]
+
+
+def agree(result, expected, leaves):
+    """Equal values, gradients and second derivatives."""
+    leaves = [t for t in leaves if t is not None]
+    sets = []
+    for y in (result, expected):
+        weight = torch.cos(torch.arange(y.numel(), dtype=y.dtype)).reshape(y.shape)
+        gs = torch.autograd.grad((weight * y + y * y).sum(), leaves, create_graph=True)
+        total = sum((g * g * torch.sin(g)).sum() for g in gs)
+        sets.append([y, *gs, *torch.autograd.grad(total, leaves)])
+    scale = max(float(other.detach().abs().max()) for other in sets[1])
+    for one, other in zip(*sets, strict=True):
+        assert one.shape == other.shape
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize(("bipartite", "permuted"), CASES)
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_agg_concat_n2n(bipartite, permuted, aggr, weighted):
+    case = Case(bipartite, permuted)
+    weight = case.edge_weight if weighted else None
+    result = operators.agg_concat_n2n(case.feat, case.graph, aggr, weight)
+    rows = case.x[case.src_of_row]
+    if weighted:
+        rows = rows * weight[:, None]
+    expected = case.reduced(rows, aggr)
+    if weighted and aggr == "mean":
+        sums = case.reduced(weight[:, None], "sum")
+        expected = case.reduced(rows, "sum") / torch.where(sums == 0, 1, sums)
+    leaves = [case.x, case.y if bipartite else None, weight]
+    agree(result, torch.cat([expected, case.own], 1), leaves)
+
+
+@pytest.mark.parametrize(("bipartite", "permuted"), CASES)
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])
+def test_agg_concat_e2n(bipartite, permuted, aggr):
+    case = Case(bipartite, permuted)
+    result = operators.agg_concat_e2n(case.y, case.edge, case.graph, aggr)
+    expected = torch.cat([case.reduced(case.edge, aggr), case.y], 1)
+    agree(result, expected, [case.edge, case.y])
+
+
+@pytest.mark.parametrize(("bipartite", "permuted"), CASES)
+@pytest.mark.parametrize("mode", ["concat", "sum"])
+@pytest.mark.parametrize("used", ["esd", "es", "ed", "sd", "s", "d", "e"])
+def test_update_efeat(bipartite, permuted, mode, used):
+    case = Case(bipartite, permuted)
+    edge = case.edge if "e" in used else None
+    result = operators.update_efeat_e2e(edge, case.feat, case.graph, "s" in used, "d" in used, mode)
+    parts = {"e": edge, "s": case.x[case.src_of_row], "d": case.own[case.dst_of_row]}
+    parts = [parts[name] for name in used]
+    expected = torch.cat(parts, 1) if mode == "concat" else sum(parts[1:], parts[0])
+    nodes = [case.x] if "s" in used or ("d" in used and not bipartite) else []
+    leaves = [edge, *nodes, case.y if bipartite and "d" in used else None]
+    agree(result, expected, leaves)
+    if bipartite:
+        ends = case.x if "s" in used else None, case.y if "d" in used else None
+        other = operators.update_efeat_bipartite_e2e(edge, *ends, case.graph, mode)
+    else:
+        options = {"use_source_emb": "s" in used, "use_target_emb": "d" in used, "mode": mode}
+        other = operators.update_efeat_static_e2e(edge, case.x, case.graph, **options)
+    assert torch.equal(result, other)
+
+
+@pytest.mark.parametrize(("bipartite", "permuted"), CASES)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("with_edges", [False, True])
+def test_mha_gat(bipartite, permuted, activation, with_edges):
+    case = Case(bipartite, permuted)
+    concat = not permuted
+    edge = case.edge if with_edges else None
+    a = case.attention if with_edges else case.attention[: 2 * case.x.shape[1]]
+    result = operators.mha_gat_n2n(
+        case.feat, a, case.graph, case.heads, activation, 0.2, concat, edge
+    )
+    parts = [case.by_heads(case.x)[case.src_of_row], case.by_heads(case.own)[case.dst_of_row]]
+    parts += [case.by_heads(edge)] if with_edges else []
+    blocks = a.unflatten(0, (len(parts), case.heads, -1))
+    scores = sum((p * b).sum(-1) for p, b in zip(parts, blocks, strict=True))
+    expected = case.attended(ACTIVATIONS[activation](scores), parts[0], concat)
+    agree(result, expected, [case.x, case.y if bipartite else None, edge, case.attention])
+
+
+@pytest.mark.parametrize(("bipartite", "permuted"), CASES)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("with_edges", [False, True])
+def test_mha_gat_v2(bipartite, permuted, activation, with_edges):
+    case = Case(bipartite, permuted)
+    concat = not permuted
+    edge = case.edge if with_edges else None
+    a = case.attention[: case.x.shape[1]]
+    result = operators.mha_gat_v2_n2n(
+        case.feat, a, case.graph, case.heads, activation, 0.2, concat, edge_feat=edge
+    )
+    values = case.by_heads(case.x)[case.src_of_row]
+    sums = values + case.by_heads(case.own)[case.dst_of_row]
+    sums = sums + case.by_heads(edge) if with_edges else sums
+    scores = (ACTIVATIONS[activation](sums) * a.unflatten(0, (case.heads, -1))).sum(-1)
+    expected = case.attended(scores, values, concat)
+    agree(result, expected, [case.x, case.y if bipartite else None, edge, case.attention])
+
+
+@pytest.mark.parametrize(("bipartite", "permuted"), CASES)
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("with_edges", [False, True])
+def test_mha_simple(bipartite, permuted, norm, with_edges):
+    case = Case(bipartite, permuted)
+    concat = not permuted
+    key, value = case.x, case.x.detach().flip(0).requires_grad_()
+    query = case.y if bipartite else case.x.detach().roll(1, 0).requires_grad_()
+    edge = case.edge if with_edges else None
+    result = operators.mha_simple_n2n(
+        key, query, value, case.graph, case.heads, concat, edge, norm, None
+    )
+    more = case.by_heads(edge) if with_edges else 0
+    keys, values = (case.by_heads(t)[case.src_of_row] + more for t in (key, value))
+    scores = (case.by_heads(query)[case.dst_of_row] * keys).sum(-1)
+    scores = scores / keys.shape[-1] ** 0.5 if norm else scores
+    agree(result, case.attended(scores, values, concat), [key, query, value, edge])
+
+
+@pytest.mark.parametrize("permuted", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_relations(permuted, weighted, norm, own):
+    case = Case(False, permuted)
+    graph = HeteroCSC(case.offsets, case.indices, case.types, 7, 3, ef_indices=case.ids)
+    weights = torch.randn(3, 4, dtype=torch.float64).requires_grad_() if weighted else None
+    result = operators.agg_hg_basis_n2n_post(case.x, weights, graph, own, norm)
+    table = torch.eye(3, dtype=torch.float64) if weights is None else weights
+    rows = case.x[case.indices]
+    expected = []
+    for i in range(case.num_dst):
+        total = torch.zeros(table.shape[1], rows.shape[1], dtype=torch.float64)
+        for t in range(3):
+            here = (case.dst == i) & (case.types == t)
+            part = rows[here].sum(0) / (max(1, int(here.sum())) if norm else 1)
+            total = total + table[t][:, None] * part
+        expected.append(total.flatten())
+    expected = torch.stack(expected)
+    expected = torch.cat([expected, case.own], 1) if own else expected
+    agree(result, expected, [case.x, weights])
+
+
+def test_layers_of_torch_geometric():
+    """The calls of its CuGraph layers: sources and destinations of sampled neighbourhoods."""
+    case = Case()
+    colptr, row = case.offsets.int(), case.indices.int()
+    graph = CSC(colptr, row, 7, dst_max_in_degree=6)
+    x = case.x.detach().float().requires_grad_()
+    att = torch.randn(2 * 6, requires_grad=True)
+    out = operators.mha_gat_n2n(x, att, graph, 2, "LeakyReLU", 0.2, True, edge_feat=None)
+    assert out.shape == (5, 6)
+    assert out.dtype == torch.float32
+    lin = torch.nn.Linear(2 * 6, 4)
+    out = lin(operators.agg_concat_n2n(x, graph, "mean"))
+    typed = HeteroCSC(colptr, row, case.types.int(), 7, 3, dst_max_in_degree=6)
+    comp, weight = torch.randn(3, 2, requires_grad=True), torch.randn(2 + 1, 6, 4)
+    post = operators.agg_hg_basis_n2n_post(x, comp, typed, True, True) @ weight.view(-1, 4)
+    (out + post).square().sum().backward()
+    assert x.grad.abs().sum() > 0
+    assert comp.grad.shape == comp.shape
+
+
+def test_layers_of_dgl():
+    """The calls of dgl 1.1 and cugraph-dgl: old graph types, keywords, one block for all."""
+    case = Case()
+    offsets, indices = case.offsets, case.indices
+    sampled = ops_torch.SampledCSC(offsets, indices, 6, 7)
+    padded = torch.cat([offsets, offsets[-1:].expand(2)])
+    static = ops_torch.StaticCSC(padded, indices)
+    for layer in (
+        lambda g: operators.agg_concat_n2n(case.x, g, "mean")[:5],
+        lambda g: operators.mha_gat_n2n(
+            case.x, case.attention[:12], g, 2, "LeakyReLU", 0.2, concat_heads=True
+        )[:5],
+    ):
+        assert torch.equal(layer(sampled), layer(static))
+    hetero = ops_torch.SampledHeteroCSC(offsets, indices, case.types, 6, 7, 3)
+    fixed = ops_torch.StaticHeteroCSC(padded, indices, case.types, 3)
+    comp = torch.randn(3, 2, dtype=torch.float64)
+    options = {"concat_own": True, "norm_by_out_degree": True}
+    one, other = (
+        operators.agg_hg_basis_n2n_post(case.x, comp, g, **options)[:5] for g in (hetero, fixed)
+    )
+    torch.testing.assert_close(one, other)
+    graph = CSC(
+        offsets=offsets,
+        indices=indices,
+        num_src_nodes=7,
+        dst_max_in_degree=-1,
+        is_bipartite=True,
+    )
+    graph.add_reverse_graph()
+    out = ops_torch.operators.mha_gat_v2_n2n(
+        (case.x, case.y),
+        case.attention[:6],
+        graph,
+        num_heads=2,
+        activation="LeakyReLU",
+        negative_slope=0.2,
+        concat_heads=True,
+        edge_feat=case.edge,
+        deterministic_dgrad=True,
+        deterministic_wgrad=True,
+    )
+    out = out + operators.mha_simple_n2n(
+        key_emb=case.x,
+        query_emb=case.y,
+        value_emb=case.x,
+        graph=graph,
+        num_heads=2,
+        concat_heads=True,
+        edge_emb=None,
+        norm_by_dim=True,
+        score_bias=None,
+    )
+    assert out.shape == (5, 6)
+
+
+def test_layers_of_graphcast():
+    """The calls of GraphCast: grid to mesh, with a static graph of fewer nodes than sources."""
+    case = Case(bipartite=True)
+    offsets, indices = case.offsets.to(torch.int64), case.indices.to(torch.int64)
+    bipartite = ops_torch.BipartiteCSC(offsets, indices, 7, None, reverse_graph_bwd=True)
+    static = ops_torch.StaticCSC(offsets, indices, None)
+    efeat = operators.update_efeat_bipartite_e2e(case.edge, case.x, case.y, bipartite, "concat")
+    assert efeat.shape == (len(indices), 18)
+    cat = operators.agg_concat_e2n(case.y, efeat, static, "sum")
+    assert cat.shape == (5, 24)
+    total = operators.update_efeat_bipartite_e2e(case.edge, case.x, case.y, bipartite, mode="sum")
+    torch.testing.assert_close(total, sum(efeat.split(6, 1)))
+    cat.square().sum().backward()
+    assert case.x.grad.abs().sum() > 0
+
+
+def test_shared_rows():
+    """Edges may share rows of features where rows are read, not where they are made."""
+    offsets, indices = torch.tensor([0, 2, 3]), torch.tensor([0, 1, 1])
+    graph = CSC(offsets, indices, 2, ef_indices=torch.tensor([0, 1, 0]))
+    edge = torch.tensor([[1.0], [10.0]])
+    out = operators.agg_concat_e2n(torch.zeros(2, 1), edge, graph)
+    assert out[:, 0].tolist() == [11, 1]
+    with pytest.raises(ValueError, match="one edge for each row"):
+        operators.update_efeat_e2e(edge, torch.zeros(2, 1), graph, True, True)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda c: operators.agg_concat_n2n(c.x, None), TypeError, "graph: expected CSC"),
+        (lambda c: operators.agg_concat_n2n((c.x, c.y), c.graph), TypeError, "one tensor"),
+        (lambda c: operators.agg_concat_n2n(c.x[1:], c.graph), ValueError, r"\(7, width\)"),
+        (lambda c: operators.agg_concat_n2n(c.x, c.graph, "add"), ValueError, "aggr"),
+        (lambda c: operators.mha_gat_n2n(c.x, c.attention, c.graph, 2, "gelu"), ValueError, "ELU"),
+        (lambda c: operators.agg_hg_basis_n2n_post(c.x, None, c.graph), TypeError, "HeteroCSC"),
+        (
+            lambda c: operators.mha_simple_n2n(c.x, c.x, c.x, c.graph, score_bias=c.x),
+            NotImplementedError,
+            "score_bias",
+        ),
+        (
+            lambda c: operators.update_efeat_e2e(None, c.x, c.graph, False, False),
+            TypeError,
+            "got none",
+        ),
+        (
+            lambda c: operators.update_efeat_e2e(None, c.x, c.graph, True, True, "cat"),
+            ValueError,
+            "mode",
+        ),
+        (lambda c: CSC(c.offsets, c.indices, 4), IndexError, "indices"),
+        (lambda c: CSC(torch.tensor([0, 0, 0]), c.indices[:0], 1), ValueError, "num_src_nodes"),
+        (lambda c: HeteroCSC(c.offsets, c.indices, c.types, 7, 2), IndexError, "edge_types"),
+        (lambda c: HeteroCSC(c.offsets, c.indices, c.types[1:], 7, 3), ValueError, "edge_types"),
+    ],
+)
+def test_refusals(call, error, words):
+    with pytest.raises(error, match=words):
+        call(Case())
+
+
+def test_compiled():
+    case = Case()
+
+    def layer(x):
+        return operators.agg_concat_n2n(x, case.graph, "mean")
+
+    x = case.x.detach()
+    torch.testing.assert_close(torch.compile(layer, fullgraph=True)(x), layer(x))
+
+
+def test_repr():
+    assert repr(Case().graph) == "CSC(num_src_nodes=7, num_dst_nodes=5, num_indices=14)"
