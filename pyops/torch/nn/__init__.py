@@ -12,7 +12,14 @@ packed once for as long as the tensor lives and is not changed.
 from ._functions import scatter as scatter
 from ._functions import segment as segment
 from ._functions import softmax as softmax
+from .bessel_basis_layer import BesselBasisLayer as BesselBasisLayer
+from .dimenet_plus_plus import DimeNetPlusPlus as DimeNetPlusPlus
+from .embedding_block import EmbeddingBlock as EmbeddingBlock
 from .gat_conv import GATConv as GATConv
 from .gatv2_conv import GATv2Conv as GATv2Conv
+from .interaction_pp_block import InteractionPPBlock as InteractionPPBlock
 from .nn_conv import NNConv as NNConv
+from .output_pp_block import OutputPPBlock as OutputPPBlock
+from .residual_layer import ResidualLayer as ResidualLayer
+from .spherical_basis_layer import SphericalBasisLayer as SphericalBasisLayer
 from .transformer_conv import TransformerConv as TransformerConv
