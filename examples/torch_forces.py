@@ -122,6 +122,7 @@ def main(arguments=None):
     parser.add_argument("--output", type=Path, default=Path("results/torch_forces.png"))
     options = parser.parse_args(arguments)
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # a batch of some hundred edges keeps no second thread busy
     training, test = split(make_structures(options.frames), options.held_out)
     atoms = AtomEnergies(training)
     pairs = PairPotential(training, atoms)

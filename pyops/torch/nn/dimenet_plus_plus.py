@@ -27,7 +27,11 @@ class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
     * all neighbours within the cutoff are taken; where an atom has more than `max_num_neighbors`,
       of which the original drops some by an order of its own, a ValueError says so;
     * derivatives are finite where three atoms lie in a line. Of atoms in one place they are NaN,
-      here as there.
+      here as there;
+    * pretrained weights are not fetched: load them there and hand over the `state_dict`.
+
+    `torch.compile` makes one graph of it, for molecules of any size, and of a step of force
+    training, which has a gradient inside, with ``torch._dynamo.config.trace_autograd_ops = True``.
 
     Parameters
     ----------
