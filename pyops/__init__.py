@@ -38,6 +38,7 @@ from .ops.elementwise import power as power
 from .ops.elementwise import reciprocal as reciprocal
 from .ops.elementwise import relu as relu
 from .ops.elementwise import sigmoid as sigmoid
+from .ops.elementwise import silu as silu
 from .ops.elementwise import sin as sin
 from .ops.elementwise import sinh as sinh
 from .ops.elementwise import softplus as softplus

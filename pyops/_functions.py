@@ -212,6 +212,21 @@ FUNCTIONS = (
         (_BUMP,),
         shared=(*_E, ("u", "1 + e")),
     ),
+    Function(
+        "silu",
+        "x times the logistic function",
+        r"x / (1 + e^{-x})",
+        "merge(x, w, x > 0)*s",
+        ("s + w*u",),
+        ("u*(2 + w*(1 - 2*s))",),
+        # where e is 0, nothing is lost by a smaller x
+        shared=(
+            *_E,
+            ("w", "merge(800.0, merge(-800.0, x, x < -800), x > 800)"),
+            ("s", _SIGMOID),
+            ("u", _BUMP),
+        ),
+    ),
     Function("sin", "Sine", r"\sin x", "sin(x)", ("cos(x)",), ("-f",)),
     Function("cos", "Cosine", r"\cos x", "cos(x)", ("-sin(x)",), ("-f",)),
     Function("tan", "Tangent", r"\tan x", "tan(x)", ("1 + f*f",), ("2*f*d",)),

@@ -64,7 +64,7 @@ def test_float32(name, phase):
 
 EXACT = {name: getattr(np, name) for name in FUNCTIONS if hasattr(np, name)}
 EXACT |= {"erf": special.erf, "sigmoid": special.expit}
-EXACT |= {"softplus": lambda x: np.logaddexp(0, x)}
+EXACT |= {"softplus": lambda x: np.logaddexp(0, x), "silu": lambda x: x * special.expit(x)}
 
 
 @pytest.mark.parametrize("name", [name for name in UNARY if name in EXACT])
@@ -147,6 +147,8 @@ def slopes(name, *points):
         ("tanh", (np.inf,), [0], [0]),
         ("sigmoid", (-np.inf,), [0], [0]),
         ("softplus", (np.inf,), [1], [0]),
+        ("silu", (np.inf,), [1], [0]),
+        ("silu", (-np.inf,), [0], [0]),
         ("erf", (-np.inf,), [0], [0]),
         ("arctan", (np.inf,), [0], [0]),
         ("exp", (-np.inf,), [0], [0]),

@@ -35,7 +35,8 @@ class Call:
         graph = () if self.graph is None else (self.graph,)
         arrays = [None if t is None else memory(t) for t in tensors]
         which = {} if wanted is None else {"wanted": wanted}
-        results = getattr(self.op, phase)(*graph, *arrays, **which, **self.options)
+        rows = {n: t.numpy() for n, t in self.options.items() if isinstance(t, Tensor)}
+        results = getattr(self.op, phase)(*graph, *arrays, **which, **{**self.options, **rows})
         if wanted is None:
             results = (results[0] if phase == "forward" else results,)
         return tuple(torch.from_numpy(r) for r in results if r is not None)
@@ -52,6 +53,25 @@ def by_name(names: Sequence[str], wanted: Collection[str], found: Sequence[Maybe
     """What was found of what is wanted, with None for the other names."""
     held = dict(zip([n for n in names if n in wanted], found, strict=True))
     return [held.get(name) for name in names]
+
+
+def awaited(ctx: Any, tensors: Sequence[Maybe]) -> list[bool]:
+    """Which of the tensors of a node get a gradient that anybody waits for in this pass.
+
+    More may need one: forces ask for no gradient by the weights.
+    """
+    nodes = [node for node, _ in getattr(ctx, "next_functions", ())]
+    if len(nodes) != sum(t is not None for t in tensors):
+        return [True] * len(tensors)
+    left = iter(nodes)
+    return [t is not None and _runs(next(left)) for t in tensors]
+
+
+def _runs(node: Any) -> bool:
+    try:
+        return node is not None and bool(torch._C._will_engine_execute_node(node))
+    except RuntimeError:  # a leaf that was asked for
+        return True
 
 
 def check(label: str, tensor: object) -> Tensor:

@@ -17,7 +17,7 @@ from torch.autograd import Function, forward_ad
 from .._door import Door
 from .._operator import Operator
 from ..graph import Graph
-from ._call import PLAIN, Call, Maybe, by_name, check
+from ._call import PLAIN, Call, Maybe, awaited, by_name, check
 from ._graph import Ends
 from ._graph import Graph as TorchGraph
 from ._library import Registered
@@ -78,7 +78,7 @@ class Value(Phase):
     @staticmethod
     def backward(ctx: Any, *cotangents: Maybe) -> Any:
         (call,), inputs, (gy,) = ctx.told, ctx.saved_tensors, cotangents
-        wanted = _wanted(call.names, ctx.needs_input_grad[1:])
+        wanted = _wanted(call.names, _needed(ctx))
         if gy is None or not wanted:
             return (None,) * (1 + len(inputs))
         return None, *by_name(call.names, wanted, Gradient.of(call, wanted, *inputs, gy))
@@ -97,7 +97,7 @@ class Gradient(Phase):
     def backward(ctx: Any, *cotangents: Maybe) -> Any:
         (call, wanted), tensors = ctx.told, ctx.saved_tensors
         names = [*call.names, "gy"]
-        needed = _wanted(names, ctx.needs_input_grad[2:])
+        needed = _wanted(names, _needed(ctx))
         if not needed or all(h is None for h in cotangents):
             return (None,) * (2 + len(tensors))
         hs = by_name(call.names, wanted, cotangents)
@@ -124,10 +124,10 @@ class Tangent(Phase):
     @staticmethod
     def backward(ctx: Any, *cotangents: Maybe) -> Any:
         (call,), tensors, (dgy,) = ctx.told, ctx.saved_tensors, cotangents
-        count = len(call.names)
+        count, needed = len(call.names), _needed(ctx)
         inputs, tangents = tensors[:count], tensors[count:]
-        by_inputs = _wanted(call.names, ctx.needs_input_grad[1 : 1 + count])
-        by_tangents = _wanted(call.names, ctx.needs_input_grad[1 + count :])
+        by_inputs = _wanted(call.names, needed[:count])
+        by_tangents = _wanted(call.names, needed[count:])
         first: list[Maybe] = [None] * count
         second: list[Maybe] = [None] * count
         if dgy is not None and by_inputs:
@@ -161,6 +161,13 @@ class Second(Phase):
     @staticmethod
     def jvp(ctx: Any, *tangents: Maybe) -> Any:
         raise _beyond(ctx.told[0], "third derivatives")
+
+
+def _needed(ctx: Any) -> list[bool]:
+    """Which of its tensors a phase has to give gradients to."""
+    needed = ctx.needs_input_grad[len(ctx.told) :]
+    waiting = awaited(ctx, ctx.saved_tensors)
+    return [need and wait for need, wait in zip(needed, waiting, strict=True)]
 
 
 def _wanted(names: Sequence[str], needed: Sequence[bool]) -> tuple[str, ...]:

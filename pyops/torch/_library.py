@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .._operator import Operator
-from ._call import Call, by_name
+from ._call import Call, awaited, by_name
 from ._graph import graph_of
 
 LIBRARY = torch.library.Library("pyops", "DEF")
@@ -28,10 +28,12 @@ class Registered:
         self.op = op
         signature = op.signature
         self.names = [*signature.inputs]
+        self.options = [*signature.options, *signature.indexed]
         self.graph = [*INDICES, *(f"SymInt {n}" for n in SIZES)] if signature.has_graph else []
         inputs = [f"Tensor{'?' * i.optional} {i.name}" for i in signature.inputs.values()]
         others = [f"Tensor? {tag}{n}" for tag in "h" for n in self.names]
         options = [f"{KINDS.get(o.kind, 'int[]?')} {o.name}" for o in signature.options.values()]
+        options += [f"Tensor? {name}" for name in signature.indexed]
         gy, wanted = ["Tensor gy"], ["bool[] wanted"]
         self._define("forward", [*inputs, *options], "Tensor")
         self._define("backward", [*inputs, *gy, *options, *wanted], "Tensor[]")
@@ -48,14 +50,18 @@ class Registered:
 
     def __call__(self, graph: Any, tensors: Sequence[Any], options: dict[str, Any]) -> Any:
         """Through torch.library, where torch is tracing."""
-        given = self.op._phases["forward"]._complete(options)
+        indexed = self.op.signature.indexed
+        plain = {name: value for name, value in options.items() if name not in indexed}
+        given = self.op._phases["forward"]._complete(plain)
         for option in self.op.signature.options.values():
             if option.kind not in KINDS and isinstance(given[option.name], int):
                 given[option.name] = [given[option.name]]
+        rows = [None if options.get(n) is None else torch.as_tensor(options[n]) for n in indexed]
         indices: tuple[Any, ...] = ()
         if graph is not None:
             indices = (*graph._tensors, graph._num_src, graph._num_dst, graph._num_edges)
-        return getattr(torch.ops.pyops, self.op.name)(*indices, *tensors, *given.values())
+        run = getattr(torch.ops.pyops, self.op.name)
+        return run(*indices, *tensors, *given.values(), *rows)
 
     def _called(self, phase: str) -> str:
         return self.op.name if phase == "forward" else f"{self.op.name}_{phase}"
@@ -72,7 +78,7 @@ class Registered:
         many = {"forward": count, "backward": count + 1, "double_backward": 2 * count + 1}
         start = len(self.graph)
         stop = start + many.get(phase, 2 * count)
-        options = dict(zip(self.op.signature.options, arguments[stop:], strict=False))
+        options = dict(zip(self.options, arguments[stop:], strict=False))
         for name, option in self.op.signature.options.items():
             if option.kind not in KINDS and options[name] is not None:
                 options[name] = tuple(options[name])
@@ -101,7 +107,8 @@ class Registered:
             if place:
                 sizes["num_entries"] = place[0].shape[0]
             count = len(self.names)
-            shape = self.op.output_shape(sizes, tensors[:count], options)
+            plain = {name: options[name] for name in self.op.signature.options}
+            shape = self.op.output_shape(sizes, tensors[:count], plain)
             first = next(t for t in tensors if t is not None)
             return first.new_empty(shape)
 
@@ -110,33 +117,43 @@ class Registered:
     def _keep(self, phase: str) -> Callable[..., None]:
         def keep(ctx: Any, inputs: Any, output: Any) -> None:
             place, tensors, options, ctx.wanted = self._split(phase, inputs)
+            rows = [options.pop(name) for name in self.op.signature.indexed]
             ctx.sizes, ctx.options = place[3:], [*options.values()]
-            ctx.save_for_backward(*place[:3], *tensors)
+            ctx.save_for_backward(*place[:3], *tensors, *rows)
 
         return keep
 
+    def _kept(self, ctx: Any) -> tuple[list[Any], Sequence[Any], list[Any]]:
+        """Indices and sizes, tensors, options, row numbers among them."""
+        saved, first = ctx.saved_tensors, min(3, len(self.graph))
+        last = len(saved) - len(self.op.signature.indexed)
+        return [*saved[:first], *ctx.sizes], saved[first:last], [*ctx.options, *saved[last:]]
+
+    def _needed(self, ctx: Any, count: int) -> list[bool]:
+        """Which of the first of the tensors get a gradient."""
+        start = len(self.graph)
+        waiting = awaited(ctx, ctx.saved_tensors)[min(3, start) :]
+        needed = ctx.needs_input_grad[start : start + count]
+        return [need and wait for need, wait in zip(needed, waiting, strict=False)]
+
     def _value_back(self, ctx: Any, gy: Tensor) -> Any:
         start = len(self.graph)
-        saved = ctx.saved_tensors
-        place = [*saved[: min(3, start)], *ctx.sizes]
-        inputs = saved[len(place) - len(ctx.sizes) :]
-        needed = [*ctx.needs_input_grad[start : start + len(self.names)]]
+        place, inputs, options = self._kept(ctx)
+        needed = self._needed(ctx, len(self.names))
         run = getattr(torch.ops.pyops, self._called("backward"))
-        found = run(*place, *inputs, gy, *ctx.options, needed)
+        found = run(*place, *inputs, gy, *options, needed)
         wanted = [n for n, need in zip(self.names, needed, strict=True) if need]
-        none = [None] * start, [None] * len(ctx.options)
+        none = [None] * start, [None] * len(options)
         return *none[0], *by_name(self.names, wanted, found), *none[1]
 
     def _gradient_back(self, ctx: Any, cotangents: Sequence[Tensor]) -> Any:
         start = len(self.graph)
         names = [*self.names, "gy"]
-        saved = ctx.saved_tensors
-        place = [*saved[: min(3, start)], *ctx.sizes]
-        tensors = saved[len(place) - len(ctx.sizes) :]
-        needed = [*ctx.needs_input_grad[start : start + len(names)]]
+        place, tensors, options = self._kept(ctx)
+        needed = self._needed(ctx, len(names))
         run = getattr(torch.ops.pyops, self._called("double_backward"))
         hs = by_name(self.names, ctx.wanted, cotangents)
-        found = run(*place, *tensors, *hs, *ctx.options, needed)
+        found = run(*place, *tensors, *hs, *options, needed)
         wanted = [n for n, need in zip(names, needed, strict=True) if need]
-        none = [None] * start, [None] * (len(ctx.options) + 1)
+        none = [None] * start, [None] * (len(options) + 1)
         return *none[0], *by_name(names, wanted, found), *none[1]

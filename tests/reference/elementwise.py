@@ -49,6 +49,10 @@ FUNCTIONS = {
     "sigmoid": (_sigmoid, lambda x: _sigmoid(x) * _sigmoid(-x)),
     "tanh": (np.tanh, lambda x: 1 / np.cosh(x) ** 2),
     "softplus": (lambda x: np.log(1 + np.exp(x)), _sigmoid),
+    "silu": (
+        lambda x: x * _sigmoid(x),
+        lambda x: _sigmoid(x) * (1 + x * _sigmoid(-x)),
+    ),
     "sin": (np.sin, np.cos),
     "cos": (np.cos, lambda x: -np.sin(x)),
     "tan": (np.tan, lambda x: 1 / np.cos(x) ** 2),

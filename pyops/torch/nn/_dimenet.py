@@ -1,0 +1,86 @@
+"""What the layers of DimeNet++ share: activations, initial weights, the envelope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import pyops.torch as pt
+
+from .._call import DTYPES
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def _by_torch(x: Tensor) -> bool:
+    """Whether torch does what is elementwise: it fuses that where it compiles."""
+    return torch.compiler.is_compiling() or x.dtype not in DTYPES
+
+
+def swish(x: Tensor) -> Tensor:
+    """x times its logistic function."""
+    y: Tensor = torch.nn.functional.silu(x) if _by_torch(x) else pt.silu(x)
+    return y
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """The product of two tensors of the same shape."""
+    z: Tensor = x * y if _by_torch(x) else pt.multiply(x, y)
+    return z
+
+
+def activation(query: str | Activation) -> Activation:
+    """The activation of this name, among those of `torch.nn` and swish; anything else as it is."""
+    if not isinstance(query, str):
+        return query
+
+    def plain(name: str) -> str:
+        return name.lower().translate({ord(c): None for c in "-_ "})
+
+    known: dict[str, Any] = {
+        name: kind
+        for name, kind in vars(torch.nn.modules.activation).items()
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module)
+    }
+    for name, kind in known.items():
+        if plain(query) in (plain(name), plain(name).replace("act", "")):
+            found: Activation = kind()
+            return found
+    if plain(query) == "swish":
+        return swish
+    raise ValueError(f"act: expected a callable, swish or one of {[*known]}, got {query!r}")
+
+
+def glorot_orthogonal(weight: Tensor, scale: float = 2.0) -> None:
+    """A random orthogonal matrix, scaled to the variance of Glorot."""
+    with torch.no_grad():
+        torch.nn.init.orthogonal_(weight)
+        weight *= (scale / ((weight.size(-2) + weight.size(-1)) * weight.var())).sqrt()
+
+
+def reset(linear: torch.nn.Linear) -> None:
+    """Draw the weight of a layer; its bias is 0."""
+    glorot_orthogonal(linear.weight)
+    if linear.bias is not None:
+        linear.bias.data.fill_(0)
+
+
+class Envelope(torch.nn.Module):  # type: ignore[misc]
+    """What lets a basis end smoothly at distance 1."""
+
+    def __init__(self, exponent: int) -> None:
+        super().__init__()
+        if isinstance(exponent, bool) or not isinstance(exponent, int) or not 1 <= exponent <= 32:
+            raise ValueError(f"envelope_exponent: expected 1 to 32, got {exponent!r}")
+        self.p = exponent + 1
+        self.a = -(self.p + 1) * (self.p + 2) / 2
+        self.b = self.p * (self.p + 2)
+        self.c = -self.p * (self.p + 1) / 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        power = x.pow(self.p - 1)
+        inside = 1.0 / x + power * (self.a + x * (self.b + x * self.c))
+        return inside * (x < 1.0).to(x.dtype)

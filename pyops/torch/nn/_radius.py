@@ -1,0 +1,77 @@
+"""Neighbours within a cutoff, from tensors, also where torch compiles."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...graph import Graph
+from ...neighbours import radius_graph
+from .._graph import Ends
+from .._library import LIBRARY
+
+
+class Neighbours(NamedTuple):
+    """Edges from atoms to their neighbours within a cutoff."""
+
+    src: Tensor
+    dst: Tensor
+    graph: Graph | Ends
+    counts: Tensor
+    """Numbers of atoms of the examples of a batch."""
+
+
+def _search(
+    positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
+) -> tuple[Graph, Tensor, Tensor]:
+    """The graph; the sources over the destinations of its edges; the sizes of the examples."""
+    owner = None if batch is None else batch.numpy()
+    graph, *_ = radius_graph(positions.numpy(), cutoff, batch=owner)
+    degree = int(graph.in_degrees().max(initial=0))
+    if most is not None and degree > most:
+        raise ValueError(
+            f"max_num_neighbors: expected at least {degree}, the most neighbours of an atom within "
+            f"the cutoff, got {most}; None takes all of them at any time"
+        )
+    edges = np.stack([graph.src, graph.dst], dtype=np.int64)
+    counts = [len(positions)] if owner is None else np.bincount(owner)
+    return graph, torch.from_numpy(edges), torch.from_numpy(np.asarray(counts, np.int64))
+
+
+def _kernel(
+    positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
+) -> tuple[Tensor, Tensor]:
+    return _search(positions, batch, cutoff, most)[1:]
+
+
+def _fake(
+    positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
+) -> tuple[Tensor, Tensor]:
+    context = torch.library.get_ctx()
+    edges = positions.new_empty((2, context.new_dynamic_size()), dtype=torch.int64)
+    examples = 1 if batch is None else context.new_dynamic_size()
+    return edges, positions.new_empty((examples,), dtype=torch.int64)
+
+
+LIBRARY.define(
+    "neighbours(Tensor positions, Tensor? batch, float cutoff, int? most) -> (Tensor, Tensor)"
+)
+LIBRARY.impl("neighbours", _kernel, "CPU")
+torch.library.register_fake("pyops::neighbours", _fake, lib=LIBRARY)
+
+
+def neighbours(
+    positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
+) -> Neighbours:
+    """The edges between all atoms nearer than the cutoff, refused if an atom has more than most."""
+    positions, atoms = positions.detach(), len(positions)
+    if torch.compiler.is_compiling():
+        found, counts = torch.ops.pyops.neighbours(positions, batch, cutoff, most)
+        src, dst = found.unbind()
+        return Neighbours(src, dst, Ends(src, dst, atoms, atoms), counts)
+    graph, found, counts = _search(positions, batch, cutoff, most)
+    src, dst = found
+    return Neighbours(src, dst, graph, counts)

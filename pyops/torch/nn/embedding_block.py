@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import Embedding, Linear
+
+from ._dimenet import Activation
+
+
+class EmbeddingBlock(torch.nn.Module):  # type: ignore[misc]
+    """First messages of DimeNet, as `torch_geometric.nn.models.dimenet.EmbeddingBlock`.
+
+    The part of the last layer that acts on the atoms is applied to them, not to every edge.
+
+    Parameters
+    ----------
+    num_radial : int
+        Number of radial functions.
+    hidden_channels : int
+        Width of the messages.
+    act : callable
+        Activation.
+    """
+
+    def __init__(self, num_radial: int, hidden_channels: int, act: Activation) -> None:
+        super().__init__()
+        self.act = act
+        self.emb = Embedding(95, hidden_channels)
+        self.lin_rbf = Linear(num_radial, hidden_channels)
+        self.lin = Linear(3 * hidden_channels, hidden_channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all weights."""
+        self.emb.weight.data.uniform_(-math.sqrt(3), math.sqrt(3))
+        self.lin_rbf.reset_parameters()
+        self.lin.reset_parameters()
+
+    def forward(self, x: Tensor, rbf: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """The messages of edges j -> i between atoms of the numbers x."""
+        atoms = self.emb(x)
+        own, other, radial = self.lin.weight.chunk(3, 1)
+        ends = (atoms @ own.T).index_select(0, i) + (atoms @ other.T).index_select(0, j)
+        rbf = self.act(self.lin_rbf(rbf))
+        return self.act(torch.addmm(ends + self.lin.bias, rbf, radial.T))

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Linear, ModuleList
+
+import pyops.torch as pt
+
+from ._dimenet import Activation, product, reset
+from ._indices import graph_of_indices
+from .residual_layer import ResidualLayer
+
+
+class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
+    """Interaction of DimeNet++, as `torch_geometric.nn.models.dimenet.InteractionPPBlock`.
+
+    `forward` takes the basis of a list of triplets; `on_graph` takes a graph and needs no list.
+
+    Parameters
+    ----------
+    hidden_channels : int
+        Width of the messages.
+    int_emb_size : int
+        Width of the messages that triplets pass on.
+    basis_emb_size : int
+        Width between the two layers that take a basis to the messages.
+    num_spherical, num_radial : int
+        Numbers of degrees and of radial functions.
+    num_before_skip, num_after_skip : int
+        Numbers of residual layers before and after the skip connection.
+    act : callable
+        Activation.
+    """
+
+    def __init__(
+        self,
+        hidden_channels: int,
+        int_emb_size: int,
+        basis_emb_size: int,
+        num_spherical: int,
+        num_radial: int,
+        num_before_skip: int,
+        num_after_skip: int,
+        act: Activation,
+    ) -> None:
+        super().__init__()
+        self.act = act
+        self.num_spherical = num_spherical
+        self.lin_rbf1 = Linear(num_radial, basis_emb_size, bias=False)
+        self.lin_rbf2 = Linear(basis_emb_size, hidden_channels, bias=False)
+        self.lin_sbf1 = Linear(num_spherical * num_radial, basis_emb_size, bias=False)
+        self.lin_sbf2 = Linear(basis_emb_size, int_emb_size, bias=False)
+        self.lin_kj = Linear(hidden_channels, hidden_channels)
+        self.lin_ji = Linear(hidden_channels, hidden_channels)
+        self.lin_down = Linear(hidden_channels, int_emb_size, bias=False)
+        self.lin_up = Linear(int_emb_size, hidden_channels, bias=False)
+        self.layers_before_skip = ModuleList(
+            [ResidualLayer(hidden_channels, act) for _ in range(num_before_skip)]
+        )
+        self.lin = Linear(hidden_channels, hidden_channels)
+        self.layers_after_skip = ModuleList(
+            [ResidualLayer(hidden_channels, act) for _ in range(num_after_skip)]
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights; biases are 0."""
+        for layer in self.lin_rbf1, self.lin_rbf2, self.lin_sbf1, self.lin_sbf2:
+            reset(layer)
+        for layer in self.lin_kj, self.lin_ji, self.lin_down, self.lin_up:
+            reset(layer)
+        for residual in self.layers_before_skip:
+            residual.reset_parameters()
+        reset(self.lin)
+        for residual in self.layers_after_skip:
+            residual.reset_parameters()
+
+    def forward(
+        self, x: Tensor, rbf: Tensor, sbf: Tensor, idx_kj: Tensor, idx_ji: Tensor
+    ) -> Tensor:
+        """The next messages.
+
+        Parameters
+        ----------
+        x : tensor, shape (num_edges, hidden_channels)
+            Messages.
+        rbf : tensor, shape (num_edges, num_radial)
+            Radial basis.
+        sbf : tensor, shape (num_triplets, num_spherical * num_radial)
+            Spherical basis of the triplets.
+        idx_kj, idx_ji : tensor of int64, shape (num_triplets,)
+            The edges k -> j and j -> i of each triplet.
+        """
+        messages = self._messages(x, rbf)
+        edges = len(x)
+        graph = graph_of_indices(idx_kj, idx_ji, edges, edges)
+        basis = self.lin_sbf1(sbf)
+        sums = pt.kernel_conv(graph, messages, basis, self.lin_sbf2.weight, kernel="diagonal")
+        return self._update(x, sums)
+
+    def on_graph(
+        self, x: Tensor, rbf: Tensor, radial: Tensor, vectors: Tensor, graph: Any
+    ) -> Tensor:
+        """The next messages, without a list of triplets.
+
+        Parameters
+        ----------
+        x : tensor, shape (num_edges, hidden_channels)
+            Messages.
+        rbf : tensor, shape (num_edges, num_radial)
+            Radial basis.
+        radial : tensor, shape (num_edges, num_spherical * num_radial)
+            Spherical basis but for the angles, see `SphericalBasisLayer.radial`.
+        vectors : tensor, shape (num_edges, 3)
+            From the destination of each edge to its source.
+        graph : pyops.torch.Graph
+            The edges j -> i; a triplet is made of any two of which one ends where the other
+            begins, unless it comes back to where that ends.
+        """
+        weights = torch.cat([self.lin_sbf1.weight.T, self.lin_sbf2.weight])
+        sums = pt.dimenet_aggregate(
+            graph,
+            vectors,
+            radial,
+            self._messages(x, rbf),
+            weights,
+            num_spherical=self.num_spherical,
+        )
+        return self._update(x, sums)
+
+    def _messages(self, x: Tensor, rbf: Tensor) -> Tensor:
+        """What the edges into an atom pass on."""
+        scale = rbf @ (self.lin_rbf2.weight @ self.lin_rbf1.weight).T
+        return self.act(self.lin_down(product(self.act(self.lin_kj(x)), scale)))
+
+    def _update(self, x: Tensor, sums: Tensor) -> Tensor:
+        h = self.act(self.lin_ji(x)) + self.act(self.lin_up(sums))
+        for layer in self.layers_before_skip:
+            h = layer(h)
+        h = self.act(self.lin(h)) + x
+        for layer in self.layers_after_skip:
+            h = layer(h)
+        return h

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Linear, ModuleList
+
+import pyops.torch as pt
+
+from ._dimenet import Activation, glorot_orthogonal, product, reset
+from ._indices import graph_of_indices
+
+
+class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
+    """Output of DimeNet++, as `torch_geometric.nn.models.dimenet.OutputPPBlock`.
+
+    Parameters
+    ----------
+    num_radial : int
+        Number of radial functions.
+    hidden_channels : int
+        Width of the messages.
+    out_emb_channels : int
+        Width of the layers on the atoms.
+    out_channels : int
+        Width of the output.
+    num_layers : int
+        Number of layers on the atoms.
+    act : callable
+        Activation.
+    output_initializer : {"zeros", "glorot_orthogonal"}
+        What the weight of the last layer is at first.
+    """
+
+    def __init__(
+        self,
+        num_radial: int,
+        hidden_channels: int,
+        out_emb_channels: int,
+        out_channels: int,
+        num_layers: int,
+        act: Activation,
+        output_initializer: str = "zeros",
+    ) -> None:
+        if output_initializer not in ("zeros", "glorot_orthogonal"):
+            raise ValueError(
+                "OutputPPBlock: output_initializer: expected 'zeros' or 'glorot_orthogonal', "
+                f"got {output_initializer!r}"
+            )
+        super().__init__()
+        self.act = act
+        self.output_initializer = output_initializer
+        self.lin_rbf = Linear(num_radial, hidden_channels, bias=False)
+        self.lin_up = Linear(hidden_channels, out_emb_channels, bias=False)
+        self.lins = ModuleList(
+            [Linear(out_emb_channels, out_emb_channels) for _ in range(num_layers)]
+        )
+        self.lin = Linear(out_emb_channels, out_channels, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights; biases are 0."""
+        for layer in self.lin_rbf, self.lin_up, *self.lins:
+            reset(layer)
+        if self.output_initializer == "zeros":
+            self.lin.weight.data.fill_(0)
+        else:
+            glorot_orthogonal(self.lin.weight)
+
+    def forward(self, x: Tensor, rbf: Tensor, i: Tensor, num_nodes: int | None = None) -> Tensor:
+        """The outputs of atoms.
+
+        Parameters
+        ----------
+        x : tensor, shape (num_edges, hidden_channels)
+            Messages.
+        rbf : tensor, shape (num_edges, num_radial)
+            Radial basis.
+        i : tensor of int64, shape (num_edges,)
+            The atom where each edge ends.
+        num_nodes : int, optional
+            Number of atoms; one more than the largest in i if not given.
+        """
+        if num_nodes is None:
+            num_nodes = 1 + int(i.max()) if len(i) else 0
+        return self.on_graph(x, rbf, graph_of_indices(i, i, num_nodes, num_nodes))
+
+    def on_graph(self, x: Tensor, rbf: Tensor, graph: Any) -> Tensor:
+        """The outputs of atoms, for a graph whose edges end where i says."""
+        y = self.lin_up(pt.aggregate(graph, None, product(self.lin_rbf(rbf), x)))
+        for layer in self.lins:
+            y = self.act(layer(y))
+        return self.lin(y)

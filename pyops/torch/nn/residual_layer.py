@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Linear
+
+from ._dimenet import Activation, reset
+
+
+class ResidualLayer(torch.nn.Module):  # type: ignore[misc]
+    """Two layers beside the identity, as `torch_geometric.nn.models.dimenet.ResidualLayer`.
+
+    Parameters
+    ----------
+    hidden_channels : int
+        Width.
+    act : callable
+        Activation.
+    """
+
+    def __init__(self, hidden_channels: int, act: Activation) -> None:
+        super().__init__()
+        self.act = act
+        self.lin1 = Linear(hidden_channels, hidden_channels)
+        self.lin2 = Linear(hidden_channels, hidden_channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights; biases are 0."""
+        reset(self.lin1)
+        reset(self.lin2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.act(self.lin2(self.act(self.lin1(x))))
