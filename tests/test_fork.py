@@ -5,7 +5,7 @@ import pytest
 from .programs import run
 
 
-@pytest.mark.parametrize("forks", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("forks", [20, pytest.param(1000, marks=pytest.mark.bare)])
 def test_fork(forks):
     run(f"""
         import os, signal
