@@ -69,10 +69,38 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
 class Attention(Messages):
     """A layer whose messages are weighted by a softmax, with several heads."""
 
-    heads: int
-    out_channels: int
-    concat: bool
-    dropout: float
+    bias: Tensor | None
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int,
+        concat: bool,
+        dropout: float,
+        edge_dim: int | None,
+        **others: Any,
+    ) -> None:
+        super().__init__(**others)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.heads = heads
+        self.concat = concat
+        self.dropout = dropout
+        self.edge_dim = edge_dim
+
+    @property
+    def _widths(self) -> tuple[int, int]:
+        """Of the features of all heads, and of the result."""
+        inner = self.heads * self.out_channels
+        return inner, inner if self.concat else self.out_channels
+
+    def _both(self, x: Tensor | Pair) -> tuple[Tensor, Tensor]:
+        """Features of sources and destinations."""
+        src, dst = (x, x) if isinstance(x, Tensor) else x
+        if dst is None:
+            raise ValueError(f"{self._label}: x: expected features of the destinations, got None")
+        return src, dst
 
     def _mask(self, edges: Edges, like: Tensor) -> Tensor | None:
         """Factors of the weights: dropout, drawn as if from the weights themselves."""
@@ -114,10 +142,21 @@ class Attention(Messages):
     def _by_heads(self, rows: Tensor) -> Tensor:
         return rows.view(-1, self.heads, self.out_channels)
 
-    def _with_weights(
-        self, out: Tensor, edge_index: EdgeIndex, edges: Edges, alpha: Tensor
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The result beside the edges that were used and their weights."""
+    def _finished(
+        self,
+        out: Tensor,
+        res: Tensor | None,
+        edge_index: EdgeIndex,
+        edges: Edges,
+        alpha: Tensor | None,
+        mask: Tensor | None,
+    ) -> Any:
+        """The result with residual and bias, beside the edges used and their weights if wanted."""
+        for part in (res, self.bias):
+            out = out if part is None else out + part
+        if alpha is None:
+            return out
+        alpha = alpha if mask is None else alpha * mask
         if edges.spare:
             raise ValueError(
                 f"{self._label}: return_attention_weights: not with add_self_loops=True where "

@@ -67,22 +67,17 @@ class GATConv(Attention):
         residual: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**{"aggr": "add"} | kwargs)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
-        self.concat = concat
+        shared = in_channels, out_channels, heads, concat, dropout, edge_dim
+        super().__init__(*shared, **{"aggr": "add"} | kwargs)
         self.negative_slope = negative_slope
-        self.dropout = dropout
         self.add_self_loops = add_self_loops
-        self.edge_dim = edge_dim
         self.fill_value = fill_value
         self.residual = residual
 
         def linear(width: int, out: int) -> Linear:
             return Linear(width, out, bias=False, weight_initializer="glorot")
 
-        inner, outer = heads * out_channels, out_channels * (heads if concat else 1)
+        inner, outer = self._widths
         self.lin = self.lin_src = self.lin_dst = self.lin_edge = None
         if isinstance(in_channels, int):
             self.lin = linear(in_channels, inner)
@@ -154,12 +149,10 @@ class GATConv(Attention):
             loops = min(size) if size is not None else min(n for n in ends if n is not None)
         edges = self._edges(edge_index, ends, size, loops)
         scores = self._edge_scores(edges, edge_attr)
-        out, alpha = self._attend(edges, x_src, x_dst, scores, bool(return_attention_weights))
-        out = out if res is None else out + res
-        out = out if self.bias is None else out + self.bias
-        if alpha is None:
-            return out
-        return self._with_weights(out, edge_index, edges, alpha)
+        mask = self._mask(edges, x_src)
+        weighted = bool(return_attention_weights)
+        out, alpha = self._attend(edges, x_src, x_dst, scores, mask, weighted)
+        return self._finished(out, res, edge_index, edges, alpha, mask)
 
     def _edge_scores(self, edges: Edges, edge_attr: Tensor | None) -> Tensor | None:
         """What edge features add to the scores, [edges, heads]: no row of all widths is made."""
@@ -180,11 +173,11 @@ class GATConv(Attention):
         x_src: Tensor,
         x_dst: Tensor | None,
         edge_scores: Tensor | None,
+        mask: Tensor | None,
         weighted: bool,
     ) -> tuple[Tensor, Tensor | None]:
         x = x_src
         z = x.new_zeros(edges.num_dst, x.shape[1]) if x_dst is None else x_dst
-        mask = self._mask(edges, x)
 
         def fused() -> Tensor:
             block = [self.att_src.flatten(), self.att_dst.flatten()]
@@ -212,5 +205,4 @@ class GATConv(Attention):
         def values() -> Tensor:
             return self._by_heads(x).index_select(0, edges.src)
 
-        out, alpha = self._reduced(edges, fused, scores, values, mask, weighted)
-        return out, alpha if alpha is None or mask is None else alpha * mask
+        return self._reduced(edges, fused, scores, values, mask, weighted)

@@ -71,15 +71,9 @@ class GATv2Conv(Attention):
         residual: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
-        self.concat = concat
+        super().__init__(in_channels, out_channels, heads, concat, dropout, edge_dim, **kwargs)
         self.negative_slope = negative_slope
-        self.dropout = dropout
         self.add_self_loops = add_self_loops
-        self.edge_dim = edge_dim
         self.fill_value = fill_value
         self.residual = residual
         self.share_weights = share_weights
@@ -87,7 +81,7 @@ class GATv2Conv(Attention):
         def linear(width: int, out: int, bias: bool = False) -> Linear:
             return Linear(width, out, bias=bias, weight_initializer="glorot")
 
-        inner, outer = heads * out_channels, out_channels * (heads if concat else 1)
+        inner, outer = self._widths
         left, right = (in_channels,) * 2 if isinstance(in_channels, int) else in_channels
         self.lin_l = linear(left, inner, bias)
         self.lin_r = self.lin_l if share_weights else linear(right, inner, bias)
@@ -125,9 +119,7 @@ class GATv2Conv(Attention):
         return_attention_weights : bool, optional
             If true, the result is ``(features, (edge_index, weights))``.
         """
-        left, right = (x, x) if isinstance(x, Tensor) else x
-        if right is None:
-            raise ValueError(f"{self._label}: x: expected features of the destinations, got None")
+        left, right = self._both(x)
         for part in (left, right):
             if part.dim() != 2:
                 raise ValueError(f"{self._label}: x: expected two dimensions, got {part.dim()}")
@@ -168,8 +160,4 @@ class GATv2Conv(Attention):
 
         weighted = bool(return_attention_weights)
         out, alpha = self._reduced(edges, fused, scores, values, mask, weighted)
-        out = out if res is None else out + res
-        out = out if self.bias is None else out + self.bias
-        if alpha is None:
-            return out
-        return self._with_weights(out, edge_index, edges, alpha if mask is None else alpha * mask)
+        return self._finished(out, res, edge_index, edges, alpha, mask)

@@ -64,17 +64,12 @@ class TransformerConv(Attention):
         root_weight: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**{"aggr": "add"} | kwargs)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
+        shared = in_channels, out_channels, heads, concat, dropout, edge_dim
+        super().__init__(*shared, **{"aggr": "add"} | kwargs)
         self.beta = beta and root_weight
         self.root_weight = root_weight
-        self.concat = concat
-        self.dropout = dropout
-        self.edge_dim = edge_dim
         left, right = (in_channels,) * 2 if isinstance(in_channels, int) else in_channels
-        inner, outer = heads * out_channels, out_channels * (heads if concat else 1)
+        inner, outer = self._widths
         self.lin_key = Linear(left, inner, bias=bias)
         self.lin_query = Linear(right, inner, bias=bias)
         self.lin_value = Linear(left, inner, bias=bias)
@@ -111,9 +106,7 @@ class TransformerConv(Attention):
             If true or false, the result is ``(features, (edge_index, weights))``; the weights are
             those before dropout.
         """
-        left, right = (x, x) if isinstance(x, Tensor) else x
-        if right is None:
-            raise ValueError(f"{self._label}: x: expected features of the destinations, got None")
+        left, right = self._both(x)
         query = self.lin_query(right)
         key, value = self.lin_key(left), self.lin_value(left)
         edges = self._edges(edge_index, (left.shape[0], right.shape[0]), None, None)
