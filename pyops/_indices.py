@@ -17,9 +17,13 @@ MOST_EDGES = 2**40
 
 
 def pack_rows(rows: int, row: Indices) -> tuple[Indices, Indices]:
-    offsets = np.empty(rows + 1, np.int64)
-    order = np.empty(len(row), np.int64)
-    _kernels.pyops_graph.pack_rows(rows, len(row), row.astype(np.int64), offsets, order)
+    if rows == 1:
+        order = np.arange(1, len(row) + 1, dtype=np.int64)
+        offsets = np.array([1, len(row) + 1], np.int64)
+    else:
+        order = np.empty(len(row), np.int64)
+        offsets = np.empty(rows + 1, np.int64)
+        _kernels.pyops_graph.pack_rows(rows, len(row), row.astype(np.int64), offsets, order)
     offsets.flags.writeable = order.flags.writeable = False
     return offsets, order
 

@@ -292,30 +292,36 @@ class Graph:
         and ``in_order`` as the graph numbers them.
         """
         if name not in self._packed:
-            side = name.partition("_")[0]
-            if name == "in_order":
-                self._packed[name] = pack_rows(self._num_dst, self._dst)[1]
-            elif name in ("in_entries", "out_entries"):
-                _, into = pack_rows(self._num_dst, self._dst)
-                _, out = pack_rows(self._num_src, self._src)
-                order, others = (into, out) if side == "in" else (out, into)
-                places = np.empty_like(others)
-                places[others - 1] = np.arange(1, len(others) + 1)
-                self._packed[name] = frozen(places[order - 1], np.int64)
-            elif side == "id":
-                edges = self._index("in_edges") - 1
-                offsets, order = pack_rows(self._num_edges, edges)
-                self._packed.update(id_offsets=offsets, id_entries=order)
+            side, _, rest = name.partition("_")
+            if side == "id":
+                self._pack_ids()
+            elif rest == "entries":
+                order, others = self._order(side), self._order("out" if side == "in" else "in")
+                self._packed[name] = frozen(_turned(others)[order - 1], np.int64)
             else:
-                into, others = (self._dst, self._src) if side == "in" else (self._src, self._dst)
-                size = self._num_dst if side == "in" else self._num_src
-                offsets, order = pack_rows(size, into)
-                self._packed[f"{side}_offsets"] = offsets
-                self._packed[f"{side}_nodes"] = frozen(others[order - 1] + 1, np.int32)
-                self._packed[f"{side}_edges"] = (
-                    order if self._ids is None else frozen(self._ids[order - 1] + 1, np.int64)
-                )
+                self._pack(side)
         return self._packed[name]
+
+    def _order(self, side: str) -> Indices:
+        """The entries of each destination, or source, as the graph numbers them."""
+        return self._index(f"{side}_order")
+
+    def _pack(self, side: str) -> None:
+        into, others = (self._dst, self._src) if side == "in" else (self._src, self._dst)
+        size = self._num_dst if side == "in" else self._num_src
+        offsets, order = pack_rows(size, into)
+        edges = order if self._ids is None else frozen(self._ids[order - 1] + 1, np.int64)
+        nodes = frozen(others[order - 1] + 1, np.int32)
+        found = {"offsets": offsets, "order": order, "nodes": nodes, "edges": edges}
+        self._packed.update({f"{side}_{name}": array for name, array in found.items()})
+
+    def _pack_ids(self) -> None:
+        if self._ids is None:
+            offsets = frozen(np.arange(1, self.num_entries + 2), np.int64)
+            order = frozen(_turned(self._order("in")), np.int64)
+        else:
+            offsets, order = pack_rows(self._num_edges, self._index("in_edges") - 1)
+        self._packed.update(id_offsets=offsets, id_entries=order)
 
     def _indices(self, names: tuple[str, ...]) -> tuple[Indices, ...]:
         """The index arrays that a kernel takes, looked up once for all its calls."""
@@ -332,6 +338,13 @@ class Graph:
             object.__setattr__(self, "_numbers", Sizes(*counts, int(shared)))
             assert self._numbers is not None
         return self._numbers
+
+
+def _turned(order: Indices) -> Indices:
+    """The inverse of a permutation counted from 1."""
+    places = np.empty_like(order)
+    places[order - 1] = np.arange(1, len(order) + 1)
+    return places
 
 
 def _restore(

@@ -14,11 +14,15 @@ def backward(distances, frequencies, gy, *, exponent):
 
 
 def envelope(x, exponent):
-    """The envelope and its slope, 0 outside of (0, 1)."""
+    """The envelope and its slope, 0 outside of (0, 1).
+
+    Its polynomial over x has a triple zero at 1 and begins with 1, as (1 - x)^3 times the first
+    terms of the series of (1 - x)^-3 does; in powers of x alone it would be lost near 1.
+    """
     p = exponent + 1
     inside = (x.real > 0) & (x.real < 1)
     x = np.where(inside, x, 0.5)
-    a, b, c = -(p + 1) * (p + 2) / 2, p * (p + 2), -p * (p + 1) / 2
-    u = 1 / x + a * x ** (p - 1) + b * x**p + c * x ** (p + 1)
-    slope = -1 / x**2 + a * (p - 1) * x ** (p - 2) + b * p * x ** (p - 1) + c * (p + 1) * x**p
-    return inside * u, inside * slope
+    rest = 1 - x
+    over = rest**3 * sum((k + 1) * (k + 2) // 2 * x**k for k in range(p))
+    slope = -p * (p + 1) * (p + 2) / 2 * x ** (p - 1) * rest**2
+    return inside * over / x, inside * (slope / x - over / x**2)
