@@ -77,7 +77,8 @@ def prototypes():
 @contextmanager
 def through(flavour, op):
     """The operator computes with the kernels of a library."""
-    before = [(phase, phase._variants, phase._plans) for phase in op._phases.values()]
+    phases = filter(None, [*op._phases.values(), op._by_sample, op._attention])
+    before = [(phase, phase._variants, phase._plans) for phase in phases]
     for phase, wrappers, _ in before:
         phase._plans, phase._variants = {}, {}
         for v, wrapper in wrappers.items():

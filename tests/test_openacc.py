@@ -5,12 +5,17 @@ devices is read as far as it can be without one.
 """
 
 import itertools
+import os
 import re
+import shlex
 import subprocess
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+from pyops.__main__ import flags
 
 from . import broadcasts
 from .broadcasts import FUNCTIONS, PAIRS, REDUCTIONS
@@ -19,6 +24,7 @@ from .compare import assert_close, assert_same
 from .device_libraries import BUILT, COVERED, FLAVOURS, PATHS, assert_agree, run_both, through
 from .layouts import LAYOUTS
 
+ROOT = Path(__file__).parents[1]
 pytestmark = [
     pytest.mark.bare,
     pytest.mark.skipif(not BUILT, reason=f"built only with {' or '.join(FLAVOURS.values())}"),
@@ -128,6 +134,34 @@ def test_dependent_columns(name, phase, dtype, flavour):
 
 @one_flavour
 @both_types
+@pytest.mark.parametrize("name", ["ono_encode", "ono_decode"])
+def test_gradients_by_sample(name, dtype, flavour):
+    problem = representative(name).problem().map(dtype)
+    run = partial(problem.run, "backward", per_sample=True)
+    assert_agree(*run_both(flavour, problem.op, run), dtype)
+
+
+@one_flavour
+@every_phase
+@pytest.mark.parametrize("name", ["ono_encode", "ono_decode"])
+def test_packed_bases(name, phase, flavour):
+    problem = representative(name).problem()
+    packed = {n: problem.arrays[n].T.reshape(-1).copy() for n in ("basis", "hbasis")}
+    problem = problem.having(**packed)
+    assert_agree(*run_both(flavour, problem.op, partial(problem.run, phase)), np.float64)
+
+
+@one_flavour
+@both_types
+@pytest.mark.parametrize("graph", ["random", "hubs"])
+def test_attention(graph, dtype, flavour):
+    problem = next(c for c in CASES if (c.op, c.graph) == ("gat", graph)).problem().map(dtype)
+    run = partial(problem.run, "forward", return_attention=True)
+    assert_agree(*run_both(flavour, problem.op, run), dtype)
+
+
+@one_flavour
+@both_types
 @every_phase
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_elementwise(name, phase, dtype, flavour):
@@ -200,3 +234,18 @@ def test_nothing_is_missing_on_devices(modules):
     there = {f for m in modules for f in re.findall(r"^\.visible \.func.*?(\w+)(?: \(|$)", m, re.M)}
     assert needed
     assert needed - there <= {"vprintf", "malloc", "free"}
+
+
+@pytest.mark.skipif("acc" not in BUILT, reason="built only with -Dopenacc=enabled")
+def test_training_on_a_device(tmp_path):
+    """The example; it fails if the loss does not fall."""
+    library, example = PATHS["acc"], ROOT / "examples" / "fortran" / "device_training.f90"
+    modules = [word for word in shlex.split(flags()) if word.startswith("-I")]
+    command = [os.environ.get("FC", "gfortran"), "-O2", "-fopenacc", "-foffload=disable"]
+    command += ["-J", tmp_path, *modules]
+    command += [example, library, f"-Wl,-rpath,{library.parent}", "-o", tmp_path / "training"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run([tmp_path / "training"], check=True, capture_output=True, text=True)
+    losses = [float(loss) for loss in re.findall(r"loss\s+(\S+)", done.stdout)]
+    assert len(losses) == 7
+    assert losses[-1] < 0.05 * losses[0]
