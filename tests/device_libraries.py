@@ -25,7 +25,8 @@ def _file(*words):
     return Path(str(importlib.resources.files(pyops).joinpath(*words)))
 
 
-FLAVOURS = {"acc": "-Dopenacc=enabled", "target": "-Dopenmp_target=enabled"}
+FLAVOURS = {"acc": "-Dopenacc=enabled"}
+FLAVOURS |= dict.fromkeys(("target", "threads"), "-Dopenmp_target=enabled")
 PATHS = {
     name: Path(os.environ.get(f"PYOPS_{name.upper()}") or _file("lib", f"libpyops_{name}.so"))
     for name in FLAVOURS
@@ -86,7 +87,7 @@ def through(flavour, op):
             function = getattr(BUILT[flavour], name)
             phase._variants[v] = Kernel(wrapper, function, prototypes()[name])
     try:
-        with THREADS.limit(limits=1, user_api="openmp"):
+        with THREADS.limit(limits=4 if flavour == "threads" else 1, user_api="openmp"):
             yield
     finally:
         for phase, wrappers, plans in before:
