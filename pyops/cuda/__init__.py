@@ -1,0 +1,1 @@
+"""The operators on CUDA devices: imported when an array or a graph of a device comes along."""
