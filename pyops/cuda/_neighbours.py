@@ -125,11 +125,11 @@ def dot(
     )  # fmt: skip
 
 
-def owners(rt: Runtime, a: Any) -> Any:
-    """The destination of each entry along the incoming rows, from 1."""
-    found = rt.empty(a.num_entries, "int32")
-    args = a.num_dst, a.in_offsets, found
-    rt.launch("neighbours", "find_owners", a.gy.dtype, blocks(a.num_dst, 8), THREADS, args, LANES=8)
+def owners(rt: Runtime, rows: int, entries: int, offsets: Any) -> Any:
+    """The row of each entry, from 1."""
+    found = rt.empty(entries, "int32")
+    args = rows, offsets, found
+    rt.launch("neighbours", "find_owners", "f", blocks(rows, 8), THREADS, args, LANES=8)
     return found
 
 

@@ -8,6 +8,10 @@ typedef long long whole;
   type* const name = reinterpret_cast<type*>(name##_bytes)
 #endif
 
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+
 constexpr unsigned ALL = 0xffffffffu;
 
 // Rows of more entries than this are summed in pieces.

@@ -13,11 +13,13 @@ struct Chunk {
 };
 
 struct Entries {
-  const int* nodes;      // the row of the table of each entry, from 1: these,
-  const whole* edges;    // or those
-  const whole* weighted; // the weight of each entry, from 1, if there is one
+  const int* nodes;       // the row of the table of each entry, from 1: these,
+  const whole* edges;     // or those, or its own number
+  const whole* weighted;  // the weight of each entry, from 1, if there is one
   const real* weight;
-  __device__ whole row(whole entry) const { return (nodes ? nodes[entry] : edges[entry]) - 1; }
+  __device__ whole row(whole entry) const {
+    return nodes ? nodes[entry] - 1 : edges ? edges[entry] - 1 : entry;
+  }
   __device__ real factor(whole entry) const { return weight ? weight[weighted[entry] - 1] : 1; }
 };
 

@@ -92,7 +92,7 @@ class _Way:
     def __init__(self, rt: Runtime, a: Any) -> None:
         self.rt, self.a = rt, a
         self.winners = _winners(rt, a)
-        self.owners = neighbours.owners(rt, a)
+        self.owners = neighbours.owners(rt, a.num_dst, a.num_entries, a.in_offsets)
         self.by_table = a.in_offsets if a.reduce == MEAN else None
 
     def values(self, part: _Part, weight: Any, out: Any, accumulate: bool) -> None:

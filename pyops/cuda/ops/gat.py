@@ -1,0 +1,356 @@
+"""Graph attention on a device.
+
+One reading of the neighbours' rows forward. Backward one more, of the gradients of the destinations
+by their sources: scores and weights are taken again from two numbers of each destination and head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _neighbours as neighbours
+from .._neighbours import THREADS, Columns, Rows, blocks
+from .._runtime import Runtime
+from .._written import Written
+
+WARP, VECTOR, SLOTS = 32, 4, 2
+ALPHA, MEANS, WEIGHTS, SUMS, BACK = range(1, 6)
+SIDES = (("x_src", 0), ("x_dst", 1), ("edge_features", 3))
+NOTHING = 0, 0, None, None, None
+
+
+@dataclass(frozen=True)
+class _Gathered:
+    """Features by heads at the other ends of entries, and a factor of all of them."""
+
+    array: Any
+    stride: int
+    by_head: int
+    scale: float = 1.0
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return self.array, self.stride, self.by_head, self.scale
+
+
+def _power(n: int) -> int:
+    """The least power of two that is not below."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+class _Gat:
+    """What the phases share: the sizes, scores, the softmax."""
+
+    def __init__(self, rt: Runtime, a: Any) -> None:
+        self.rt, self.a = rt, a
+        self.dtype = a.attention.dtype
+        self.heads, self.width = a.heads, a.width
+        self.has_edges = bool(a.present >> 3 & 1)
+        self.mask = a.mask if a.present >> 4 & 1 else None
+        self.lanes = min(WARP, _power(-(-a.width // VECTOR)))
+        self.across = min(WARP // self.lanes, _power(-(-a.heads // SLOTS)))
+        self.parts = -(-a.width // (self.lanes * VECTOR))
+        self.into = Rows(a.num_dst, a.num_entries, a.in_offsets, a.in_nodes)
+        self.numbers = [self.numbers_of(rows) for rows, _ in self.sides()]
+        self.project(a.attention, "", False, self.numbers)
+        self.scores = (
+            a.heads, a.activation, float(a.negative_slope), *self.edges_or_none(self.numbers),
+            self.mask,
+        )  # fmt: skip
+        self._soften()
+
+    def run(self, kernel: str, grid: Any, *args: Any, shared: int = 0) -> None:
+        self.rt.launch("gat", kernel, self.dtype, grid, THREADS, args, shared)
+
+    def numbers_of(self, count: int, heads: int | None = None) -> Any:
+        return self.rt.empty((count, self.heads if heads is None else heads), self.dtype)
+
+    def blocks_of(self, attention: Any) -> tuple[Any, Any, Any]:
+        """a_src, a_dst, a_edge."""
+        flat, size = attention.reshape(-1), self.heads * self.width
+        return flat[:size], flat[size : 2 * size], flat[2 * size :]
+
+    def sides(self) -> list[tuple[int, int]]:
+        """Rows and width of each side."""
+        a = self.a
+        edges = a.num_edges if self.has_edges else 0
+        return [(a.num_src, a.width), (a.num_dst, a.width), (edges, a.edge_width)]
+
+    def edges_or_none(self, numbers: list[Any]) -> list[Any]:
+        return [*numbers[:2], numbers[2] if self.has_edges else None]
+
+    def project(self, attention: Any, prefix: str, accumulate: bool, into: list[Any]) -> None:
+        """The products of the features, or of such of their tangents as are given, with a block."""
+        args, units = [], 0
+        for (name, bit), (rows, width), weights, out in zip(
+            SIDES, self.sides(), self.blocks_of(attention), into, strict=True
+        ):
+            if rows and (not prefix or self.a.given >> bit & 1):
+                args += [rows, width, getattr(self.a, prefix + name), weights, out]
+                units += rows * self.heads
+            else:
+                args += NOTHING
+        self.run("project", blocks(units, 8), self.heads, accumulate, *args)
+
+    def _soften(self) -> None:
+        a = self.a
+        top, total = self.numbers_of(a.num_dst), self.numbers_of(a.num_dst)
+        partial = self.numbers_of(self.into.pieces, 2 * self.heads)
+        for pieces, units in ((1, self.into.pieces), (0, a.num_dst)):
+            self.run(
+                "soften", blocks(units, WARP), pieces, a.num_dst, a.num_entries, a.in_offsets,
+                a.in_nodes, a.in_edges, *self.scores, None, None, partial, top, total,
+            )  # fmt: skip
+        self.scores = *self.scores, top, total
+
+    def gather(self, kernel: str, rows: Rows, parts: int, *args: Any) -> None:
+        """Launch for the pieces of long rows, then for the rows."""
+        chunks = -(-self.heads // (SLOTS * self.across)) * parts
+        for pieces, units in ((1, rows.pieces), (0, rows.count)):
+            self.run(
+                kernel, (blocks(units, WARP), chunks), pieces, rows.count, rows.entries,
+                rows.offsets, rows.nodes, self.lanes, self.across, parts, self.width, *args,
+            )  # fmt: skip
+
+    def partial(self, rows: Rows) -> Any:
+        return self.numbers_of(rows.pieces, self.heads * self.width)
+
+    def own(self, array: Any) -> _Gathered:
+        return _Gathered(array, self.heads * self.width, self.width)
+
+    def gradients(self) -> _Gathered:
+        """gy of each head."""
+        by_head, scale = (self.width, 1.0) if self.a.concat else (0, 1 / self.heads)
+        return _Gathered(self.a.gy, self.a.out_width, by_head, scale)
+
+    def through_average(self, compute: Any, accumulate: bool, out: Any) -> None:
+        """What `compute` leaves by heads, side by side or averaged."""
+        if self.a.concat:
+            compute(accumulate, out)
+            return
+        by_head = self.numbers_of(self.a.num_dst, self.heads * self.width)
+        compute(False, by_head)
+        size = self.a.num_dst * self.width
+        args = self.a.num_dst, self.heads, self.width, by_head, accumulate, out
+        self.run("average", blocks(size, 1), *args)
+
+    def owners(self) -> Any:
+        return neighbours.owners(self.rt, self.a.num_dst, self.a.num_entries, self.a.in_offsets)
+
+    def sum(self, rows: Rows, table: Any, out: Any = None, accumulate: bool = False) -> Any:
+        """The sums over rows of what entries have."""
+        width = table.shape[1]
+        if out is None:
+            out = self.numbers_of(rows.count, width)
+        place = Columns(out, width, 0)
+        neighbours.add(self.rt, rows, Columns(table, width, 0), width, place, accumulate)
+        return out
+
+    def sum_into(self, table: Any) -> Any:
+        rows = Rows(self.a.num_dst, self.a.num_entries, self.a.in_offsets)
+        return self.sum(rows, table)
+
+    def by_edges(self) -> Rows:
+        a = self.a
+        return Rows(a.num_edges, a.num_entries, a.id_offsets, None, a.id_entries)
+
+
+def forward(rt: Runtime, a: Any) -> None:
+    self = _Gat(rt, a)
+    from_sources = self.own(a.x_src).arguments
+
+    def attend(accumulate: bool, out: Any) -> None:
+        self.gather(
+            "attend", self.into, self.parts, a.in_edges, False, *self.scores, *from_sources,
+            self.partial(self.into), accumulate, out,
+        )  # fmt: skip
+
+    self.through_average(attend, a.accumulate, a.y)
+
+
+def attention(rt: Runtime, a: Any) -> None:
+    self = _Gat(rt, a)
+    _alone(self, ALPHA, self.owners(), first=a.alpha)
+
+
+def _alone(
+    self: _Gat,
+    step: int,
+    owners: Any,
+    *,
+    places: Any = None,
+    tangents: Any = None,
+    mean: Any = None,
+    dots: Any = None,
+    tdots: Any = None,
+    sums: Any = None,
+    first: Any = None,
+    second: Any = None,
+    masked: Any = None,
+) -> None:
+    """A step of `entries_alone`."""
+    a = self.a
+    self.run(
+        "entries_alone", blocks(a.num_entries * self.heads, 1), step, tangents is not None,
+        a.num_entries, a.in_nodes, a.in_edges, owners, places, *self.scores,
+        *(tangents or (None,) * 4), mean, dots, tdots, sums, first, second, masked,
+    )  # fmt: skip
+
+
+def _to_inputs(
+    self: _Gat, prefix: str, attention: Any, values: str, by_sides: list[Any], wanted: int,
+    block: bool, written: Written,
+) -> None:  # fmt: skip
+    """From the gradients by the numbers of each side to those by features and by the block."""
+    a, args, adds, outs, units = self.a, [], [], [], 0
+    weights = self.blocks_of(attention)
+    for (name, bit), (rows, width), some, by in zip(
+        SIDES, self.sides(), weights, by_sides, strict=True
+    ):
+        if rows and wanted >> bit & 1:
+            args += [rows, width, None, some, by]
+            adds.append(written(prefix + name))
+            outs.append(getattr(a, prefix + name))
+            units += rows * self.heads * width
+        else:
+            args += NOTHING
+            adds.append(False)
+            outs.append(None)
+    self.run("spread", blocks(units, 1), self.heads, *args, *adds, *outs)
+    if not block:
+        return
+    outs = self.blocks_of(getattr(a, prefix + "attention"))
+    adds_block = written(prefix + "attention")
+    given = getattr(a, "given", 0)
+    for (name, bit), (rows, width), out, by in zip(
+        SIDES, self.sides(), outs, by_sides, strict=True
+    ):
+        if width and (not values or given >> bit & 1):
+            _sum_blocks(self, rows, width, by, getattr(a, values + name), adds_block, out)
+        elif width and not adds_block:
+            out[...] = 0
+
+
+def _sum_blocks(
+    self: _Gat, rows: int, width: int, by: Any, values: Any, accumulate: bool, out: Any
+) -> None:
+    """The sum over the rows of the products of numbers and features."""
+    size = self.heads * width
+    each = max(64, -(-rows // 256))
+    count = -(-rows // each)
+    partial = self.rt.empty((count, size), "float64")
+    self.run(
+        "sum_blocks", (count, -(-size // WARP)), rows, each, self.heads, width, by, values, partial,
+        shared=8 * THREADS,
+    )  # fmt: skip
+    self.run("join_blocks", blocks(size, 1), count, size, partial, accumulate, out)
+
+
+def backward(rt: Runtime, a: Any) -> None:
+    self, written, wanted = _Gat(rt, a), Written(a), a.wanted
+    owners, gradients = self.owners(), self.gradients().arguments
+    out = Rows(a.num_src, a.num_entries, a.out_offsets, a.out_nodes)
+    dots = self.numbers_of(a.num_entries)
+    gx = a.gx_src if wanted & 1 else None
+    adds = written("gx_src")
+    if self.parts == 1:
+        self.gather(
+            "attend_back", out, 1, a.out_edges, *self.scores, *gradients, a.x_src, dots,
+            self.partial(out), adds, gx,
+        )  # fmt: skip
+    else:
+        sources = neighbours.owners(rt, a.num_src, a.num_entries, a.out_offsets)
+        self.run(
+            "multiply", blocks(a.num_entries * self.heads, 8), a.num_entries, self.heads,
+            self.width, sources, a.out_nodes, *gradients, a.x_src, None, dots, None,
+        )  # fmt: skip
+        if gx is not None:
+            self.gather(
+                "attend", out, self.parts, a.out_edges, True, *self.scores, *gradients,
+                self.partial(out), adds, gx,
+            )  # fmt: skip
+    terms, by_source = self.numbers_of(a.num_entries), self.numbers_of(a.num_entries)
+    _alone(self, SUMS, owners, places=a.in_entries, dots=dots, first=terms)
+    sums = self.sum_into(terms)
+    masked = self.numbers_of(a.num_entries) if wanted & 16 else None
+    _alone(
+        self, BACK, owners, places=a.in_entries, dots=dots, sums=sums, first=terms,
+        second=by_source, masked=masked,
+    )  # fmt: skip
+    if wanted & 16:
+        self.sum(self.by_edges(), masked, a.gmask, a.accumulate)
+    if wanted & 15:
+        sides = [
+            self.sum(Rows(a.num_src, a.num_entries, a.out_offsets), by_source),
+            self.sum_into(terms),
+            self.sum(self.by_edges(), terms) if self.has_edges else None,
+        ]
+        _to_inputs(self, "g", a.attention, "", sides, wanted, bool(wanted & 4), written)
+
+
+def double_backward(rt: Runtime, a: Any) -> None:
+    self, written, wanted = _Gat(rt, a), Written(a), a.wanted
+    owners, entries = self.owners(), a.num_entries
+    numbers = [rt.zeros((rows, self.heads), self.dtype) for rows, _ in self.sides()]
+    if a.given & 11:
+        self.project(a.attention, "h", True, numbers)
+    if a.given & 4:
+        self.project(a.hattention, "", True, numbers)
+    tangents = *self.edges_or_none(numbers), a.hmask if a.given & 16 else None
+    terms = self.numbers_of(entries)
+    _alone(self, MEANS, owners, tangents=tangents, first=terms)
+    known: dict[str, Any] = {"tangents": tangents, "mean": self.sum_into(terms)}
+    weights, tweights = terms, self.numbers_of(entries)
+    _alone(self, WEIGHTS, owners, **known, first=weights, second=tweights)
+    hx = a.hx_src if a.given & 1 else None
+    if wanted & 32:
+        from_sources = self.own(a.x_src).arguments
+
+        def gather(accumulate: bool, out: Any) -> None:
+            self.gather(
+                "gather", self.into, self.parts, None, self.heads, tweights,
+                None if hx is None else weights, hx, *from_sources, self.partial(self.into),
+                accumulate, out,
+            )  # fmt: skip
+
+        self.through_average(gather, a.accumulate, a.dgy)
+    if not wanted & 31:
+        return
+    gradients = self.gradients().arguments
+    if wanted & 1:
+        out = Rows(a.num_src, entries, a.out_offsets, a.out_nodes)
+        self.gather(
+            "gather", out, self.parts, a.out_entries, self.heads, tweights, None, None, *gradients,
+            self.partial(out), written("dx_src"), a.dx_src,
+        )  # fmt: skip
+    dots = self.numbers_of(entries)
+    tdots = None if hx is None else self.numbers_of(entries)
+    self.run(
+        "multiply", blocks(entries * self.heads, 8), entries, self.heads, self.width, a.in_nodes,
+        owners, *gradients, a.x_src, hx, dots, tdots,
+    )  # fmt: skip
+    known |= {"dots": dots, "tdots": tdots}
+    both = self.numbers_of(entries, 2 * self.heads)
+    _alone(self, SUMS, owners, **known, first=both)
+    known["sums"] = self.sum_into(both)
+    masked = self.numbers_of(entries) if wanted & 16 else None
+    _alone(self, BACK, owners, **known, first=terms, second=tweights, masked=masked)
+    if wanted & 16:
+        self.sum(self.by_edges(), masked, a.dmask, a.accumulate)
+    if not wanted & 15:
+        return
+    by_tangents, by_scores = (
+        [
+            self.sum(Rows(a.num_src, entries, a.out_offsets, None, a.out_entries), some),
+            self.sum_into(some),
+            self.sum(self.by_edges(), some) if self.has_edges else None,
+        ]
+        for some in (tweights, terms)
+    )
+    _to_inputs(self, "d", a.attention, "", by_tangents, wanted, bool(wanted & 4), written)
+    if a.given & 4 or (wanted & 4 and a.given & 11):
+        to_features = wanted & 11 if a.given & 4 else 0
+        attention = a.hattention if a.given & 4 else a.attention
+        to_block = bool(wanted & 4 and a.given & 11)
+        _to_inputs(self, "d", attention, "h", by_scores, to_features, to_block, written)
