@@ -211,43 +211,43 @@ inline T exchange(T value, unsigned lane, int line) {
 }
 }  // namespace emulation
 
-#define LINE int line = __builtin_LINE()
-inline void __syncthreads(LINE) { emulation::wait(emulation::at_block, line); }
-inline void __syncwarp(unsigned = 0xffffffffu, LINE) { emulation::wait(emulation::at_warp, line); }
+#define CALLER_LINE int line = __builtin_LINE()
+inline void __syncthreads(CALLER_LINE) { emulation::wait(emulation::at_block, line); }
+inline void __syncwarp(unsigned = 0xffffffffu, CALLER_LINE) { emulation::wait(emulation::at_warp, line); }
 
 // `width` lanes exchange values among themselves; the source of a lane without one is itself.
 template <class T>
-inline T __shfl_sync(unsigned, T value, int source, int width = 32, LINE) {
+inline T __shfl_sync(unsigned, T value, int source, int width = 32, CALLER_LINE) {
   const int lane = emulation::now->number % 32;
   return emulation::exchange(value, lane / width * width + (source & (width - 1)), line);
 }
 
 template <class T>
-inline T __shfl_xor_sync(unsigned, T value, int step, int width = 32, LINE) {
+inline T __shfl_xor_sync(unsigned, T value, int step, int width = 32, CALLER_LINE) {
   const int lane = emulation::now->number % 32, other = lane ^ step;
   return emulation::exchange(value, other / width > lane / width ? lane : other, line);
 }
 
 template <class T>
-inline T __shfl_down_sync(unsigned, T value, int step, int width = 32, LINE) {
+inline T __shfl_down_sync(unsigned, T value, int step, int width = 32, CALLER_LINE) {
   const int lane = emulation::now->number % 32, other = lane + step;
   return emulation::exchange(value, other / width > lane / width ? lane : other, line);
 }
 
 template <class T>
-inline T __shfl_up_sync(unsigned, T value, int step, int width = 32, LINE) {
+inline T __shfl_up_sync(unsigned, T value, int step, int width = 32, CALLER_LINE) {
   const int lane = emulation::now->number % 32, other = lane - step;
   return emulation::exchange(value, other < lane / width * width ? lane : other, line);
 }
 
-inline unsigned __ballot_sync(unsigned, int predicate, LINE) {
+inline unsigned __ballot_sync(unsigned, int predicate, CALLER_LINE) {
   unsigned votes = 0;
   for (int i = 0; i < 32; ++i)
     votes |= (emulation::exchange(predicate, i, line) ? 1u : 0u) << i;
   return votes;
 }
 
-inline int __any_sync(unsigned mask, int predicate, LINE) {
+inline int __any_sync(unsigned mask, int predicate, CALLER_LINE) {
   return __ballot_sync(mask, predicate, line) != 0;
 }
 

@@ -16,7 +16,16 @@ from pyops.cuda._source import compose, kernels
 
 HEADER = Path(__file__).with_name("emulation.h")
 COMPILER = shutil.which(os.environ.get("CXX", "g++"))
-FLAGS = "-std=c++17", "-O1", "-fPIC", "-shared", "-Wall", "-fno-gnu-unique", "-U_FORTIFY_SOURCE"
+FLAGS = (
+    "-std=c++17",
+    "-O1",
+    "-g",
+    "-fPIC",
+    "-shared",
+    "-Wno-unknown-pragmas",
+    "-fno-gnu-unique",
+    "-U_FORTIFY_SOURCE",
+)
 KINDS = {"f": ctypes.c_float, "d": ctypes.c_double, "q": ctypes.c_int64}
 MOST = {"threads": 1024, "rows": 65535, "columns": 2**31 - 1, "bytes": 227 << 10}
 
@@ -34,7 +43,7 @@ def build(text, names, name):
     code = "\n".join([f'#include "{HEADER}"', text, *(f"EMULATE({kernel})" for kernel in names)])
     path = folder() / name
     done = subprocess.run(
-        [COMPILER, *FLAGS, "-Wno-unused", "-x", "c++", "-o", path, "-"],
+        [COMPILER, *FLAGS, "-x", "c++", "-o", path, "-"],
         input=code,
         text=True,
         capture_output=True,

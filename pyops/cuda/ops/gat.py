@@ -203,7 +203,10 @@ def _to_inputs(
     block: bool, written: Written,
 ) -> None:  # fmt: skip
     """From the gradients by the numbers of each side to those by features and by the block."""
-    a, args, adds, outs, units = self.a, [], [], [], 0
+    a, units = self.a, 0
+    args: list[Any] = []
+    adds: list[bool] = []
+    outs: list[Any] = []
     weights = self.blocks_of(attention)
     for (name, bit), (rows, width), some, by in zip(
         SIDES, self.sides(), weights, by_sides, strict=True
@@ -220,11 +223,11 @@ def _to_inputs(
     self.run("spread", blocks(units, 1), self.heads, *args, *adds, *outs)
     if not block:
         return
-    outs = self.blocks_of(getattr(a, prefix + "attention"))
+    parts = self.blocks_of(getattr(a, prefix + "attention"))
     adds_block = written(prefix + "attention")
     given = getattr(a, "given", 0)
     for (name, bit), (rows, width), out, by in zip(
-        SIDES, self.sides(), outs, by_sides, strict=True
+        SIDES, self.sides(), parts, by_sides, strict=True
     ):
         if width and (not values or given >> bit & 1):
             _sum_blocks(self, rows, width, by, getattr(a, values + name), adds_block, out)
