@@ -104,7 +104,7 @@ class ReductionPhase(BroadcastPhase):
         mean = self.function == "mean"
         return plan_call(
             self._variants,
-            self.kernel_phase,
+            self.kernel,
             "share" if mean and self.name == "backward" else "positive",
             x.shape,
             operands,
@@ -155,6 +155,8 @@ class ExtremePhase(ReductionPhase):
             return super().run(given, options, wanted, out, accumulate)
         given = self._readable(given)
         plan = self._plan(given, options, wanted)
+        if plan is None:
+            return self._on_device(given, options, wanted, out, accumulate)
         if out is not None or accumulate is not False:
             check_outputs(self.caller, self.labels, plan.outputs, plan.dtype, out, accumulate)
         results = self._derivatives(given, options, plan)
