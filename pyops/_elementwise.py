@@ -127,7 +127,7 @@ class BroadcastPhase(Phase):
 
     @property
     def arrays(self) -> list[str]:
-        return [*ARRAYS[self.kernel]]
+        return [*ARRAYS.get(self.kernel, ())]
 
     def _readable(self, given: Sequence[Any]) -> Sequence[Any]:
         return [readable(argument) for argument in given]

@@ -124,6 +124,11 @@ class ReductionPhase(BroadcastPhase):
 class ExtremePhase(ReductionPhase):
     """A phase of max or min; the elements that are the extreme share its gradient equally."""
 
+    def __init__(self, operator: Operator, name: str) -> None:
+        super().__init__(operator, name)
+        if name != "forward":
+            self.kernel = f"extreme_{self.kernel}"  # made of others on the host
+
     def _make_plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
     ) -> Plan:

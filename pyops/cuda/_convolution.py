@@ -55,17 +55,18 @@ class Convolution(Layer):
     def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
         super().__init__(rt, a)
         self.tangent = getattr(a, "hfeatures", None)
-        inward, outward, units = a.in_features, a.out_features, a.hidden + 1
-        self.matrix, self.matrix_tangent = (
-            None if block is None else self.weight(block, units * inward)
-            for block in (a.params, self.dparams)
-        )
-        self.turned, self.turned_tangent = (
-            None
-            if block is None
-            else block.reshape(units, inward, outward).swapaxes(1, 2).reshape(-1, inward)
-            for block in (self.matrix, self.matrix_tangent)
-        )
+        inward, units = a.in_features, a.hidden + 1
+        self.matrix = self.weight(a.params, units * inward)
+        self.turned = self._turn(self.matrix)
+        self.matrix_tangent = self.turned_tangent = None
+        if self.dparams is not None:
+            self.matrix_tangent = self.weight(self.dparams, units * inward)
+            self.turned_tangent = self._turn(self.matrix_tangent)
+
+    def _turn(self, matrix: Any) -> Any:
+        """The matrix with rows for the features of destinations and columns for sources."""
+        blocks = matrix.reshape(-1, self.a.in_features, self.a.out_features)
+        return blocks.swapaxes(1, 2).reshape(-1, self.a.in_features)
 
     def parts(self, pieces: Any, width: int) -> Iterator[tuple[int, int]]:
         """First and last of as many pieces as go together."""

@@ -40,6 +40,12 @@ class Platform:
         """Where the first element is."""
         return int(array.data.ptr)
 
+    def copy(self, array: Any) -> Any:
+        """A copy of an array of the host that every stream may read."""
+        moved = self.cupy.array(array)
+        self.cupy.cuda.get_current_stream().synchronize()
+        return moved
+
 
 @functools.cache
 def found() -> Platform:

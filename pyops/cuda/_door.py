@@ -69,7 +69,7 @@ def run(
                     if name not in fields or place >= len(plan.constants):
                         fields[name] = values[place]
                 a = SimpleNamespace(**fields)
-                a.graph, a.precision = call.graph, precision
+                a.graph, a.precision, a.table = call.graph, precision, call.table
                 room(call.runtime, a)
             for buffer, target in zip(buffers, targets, strict=True):
                 if target is not None:
@@ -171,7 +171,17 @@ class Call:
             )
         assert self.graph is not None
         checked = self.phase._rows(name, rows, length, self.graph.to_host())
-        return None if length is None else self.runtime.xp.array(checked)
+        return None if length is None else self.platform.copy(checked)
+
+    def table(self, array: Any) -> Any:
+        """A small array on the device, copied when a call first needs it."""
+        key = self.platform, self.device, array.shape, array.dtype.char, array.tobytes()
+        found = _TABLES.get(key)
+        if found is None:
+            if len(_TABLES) >= _MOST_TABLES:
+                _TABLES.clear()
+            found = _TABLES[key] = self.platform.copy(array)
+        return found
 
     def check_output(
         self, label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[Any]
@@ -212,6 +222,8 @@ class Call:
         return start + low, start + high + array.dtype.itemsize
 
 
+_MOST_TABLES = 10_000
+_TABLES: dict[Any, Any] = {}
 _NO_GRAPH = Graph([], [])
 
 

@@ -72,7 +72,7 @@ class DeviceGraph:
         found = self._arrays.get(name)
         if found is None:
             with self._platform.on(self._device):
-                found = self._platform.runtime.xp.array(self._numbers(name))
+                found = self._platform.copy(self._numbers(name))
             found = self._arrays.setdefault(name, found)
         return found
 

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ._formulas import codes, functions
+
 KERNELS = Path(__file__).parent / "kernels"
 OPTIONS = ("--std=c++17",)
 """What NVRTC is told besides the architecture; nothing that loosens the arithmetic."""
@@ -33,7 +35,9 @@ def variants(source: str) -> Iterator[dict[str, int]]:
 
 @functools.cache
 def _read(name: str) -> str:
-    return (KERNELS / name).read_text()
+    """A source, with the elementwise functions where it asks for them."""
+    text = (KERNELS / name).read_text()
+    return text.replace("//@ functions\n", codes() + functions()) if "//@" in text else text
 
 
 def compose(source: str, kind: str, constants: Mapping[str, int]) -> str:

@@ -85,7 +85,7 @@ class Host(Runtime):
     def empty(self, shape, dtype):
         """What is read before it is written shows."""
         array = np.empty(shape, dtype)
-        array.view(np.uint8).fill(0xFF) if array.size else None
+        array.reshape(-1).view(np.uint8).fill(0xFF)
         return array
 
     def _product(self, a, b, out):

@@ -44,3 +44,6 @@ class Platform:
 
     def address(self, array):
         return array.ctypes.data
+
+    def copy(self, array):
+        return np.array(array)

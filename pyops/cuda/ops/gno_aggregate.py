@@ -44,9 +44,7 @@ def _rows(
         found = rt.empty((len(pieces), y.shape[1]), y.dtype)
         held = [pieces, nodes, edges, kappa, features, found, inward, outward]
         grid = len(pieces), -(-y.shape[1] // along)
-        rt.launch(
-            "matrices", kernel, y.dtype, grid, (across, GROUPS // across), held, LANES=across
-        )
+        rt.launch("matrices", kernel, y.dtype, grid, (across, GROUPS // across), held, LANES=across)
         parts = found if parts is None else parts + found
     if parts is None:
         parts = rt.zeros((len(pieces), y.shape[1]), y.dtype)
