@@ -29,8 +29,8 @@ class Platform:
 
     count = 2
 
-    def __init__(self, order=0):
-        self.runtime, self.used = Host(order), []
+    def __init__(self, runtime=None):
+        self.runtime, self.used = runtime or Host(), []
 
     def current(self):
         return 0

@@ -1,54 +1,43 @@
-"""Rooms of the device in the place of the compiled kernels of this machine."""
+"""Calls with arrays of this machine, through the door of the device and into its rooms."""
 
 import contextlib
-import functools
 import importlib
-from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 from unittest import mock
 
-from pyops._operator import OPERATORS
-from pyops._plan import arguments_of
-from pyops.cuda import ops
+import numpy as np
 
-ROOMS = {
-    name: importlib.import_module(f"{ops.__name__}.{name}")
-    for name in sorted(path.stem for path in Path(ops.__file__).parent.glob("[!_]*.py"))
-}
+from pyops import Graph
+from pyops._operator import OPERATORS as OPERATORS
+from pyops._phase import Phase
+from pyops.cuda import _device, ops
+from pyops.cuda._door import rooms
+
+from .platform import Platform, to_device
+
+ROOMS = {name: importlib.import_module(f"{ops.__name__}.{name}") for name in rooms()}
 
 
-def _kernel(room, compiled, rt):
-    """The function of a room that stands for a compiled one, with its arguments by their names."""
-    names = arguments_of(compiled)
-    called = str(compiled.__doc__).partition("(")[0].split()[-1]
-    function = getattr(ROOMS[room], called.removeprefix(f"{room}_")[:-3])
-
-    def call(*values):
-        held = {
-            name: value.T if hasattr(value, "T") else value
-            for name, value in zip(names, values, strict=True)
-        }
-        function(rt, SimpleNamespace(**held))
-        return 0
-
-    return call
+def move(argument):
+    """An argument on the device."""
+    if isinstance(argument, Graph):
+        return argument.to_device()
+    return to_device(argument) if isinstance(argument, np.ndarray) else argument
 
 
 @contextlib.contextmanager
 def on_device(rt):
-    """Operators with a room run in it, on the arrays of this machine."""
-    with contextlib.ExitStack() as stack:
-        for op in OPERATORS.values():
-            if op.room not in ROOMS:
-                continue
-            for phase in (*op._phases.values(), *filter(None, (op._by_sample, op._attention))):
-                stack.enter_context(mock.patch.object(phase, "_plans", {}))
-                make = functools.partial(_make_plan, phase._make_plan, op.room, rt)
-                stack.enter_context(mock.patch.object(phase, "_make_plan", make))
+    """Operators with a room run in it, their results are on this machine again."""
+    run = Phase.run
+
+    def moved(phase, given, options, wanted=None, out=None, accumulate=False):
+        if phase.room not in ROOMS:
+            return run(phase, given, options, wanted, out, accumulate)
+        outs = None if out is None else [*map(move, out)]
+        results = run(phase, [*map(move, given)], options, wanted, outs, accumulate)
+        return tuple(None if r is None else r.view(np.ndarray) for r in results)
+
+    with (
+        mock.patch.object(Phase, "run", moved),
+        mock.patch.object(_device, "found", lambda: Platform(rt)),
+    ):
         yield
-
-
-def _make_plan(make, room, rt, *args):
-    plan = make(*args)
-    return replace(plan, kernel=_kernel(room, plan.kernel, rt))
