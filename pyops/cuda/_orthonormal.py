@@ -29,7 +29,7 @@ class Orthonormal:
         """A copy of a basis in either of its forms."""
         if self.a.packed:
             return basis.reshape(self.k, self.n).copy()
-        return self.xp.ascontiguousarray(basis.reshape(self.n, self.k).T)
+        return self.xp.array(basis.reshape(self.n, self.k).T, order="C", copy=True)
 
     def store(self, out: Any, columns: Any, *, add: bool) -> None:
         """A gradient in the form of the basis."""

@@ -38,6 +38,6 @@ def on_device(rt):
 
     with (
         mock.patch.object(Phase, "run", moved),
-        mock.patch.object(_device, "found", lambda: Platform(rt)),
+        mock.patch.object(_device, "found", return_value=Platform(rt)),
     ):
         yield
