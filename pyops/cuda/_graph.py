@@ -76,6 +76,14 @@ class DeviceGraph:
             found = self._arrays.setdefault(name, found)
         return found
 
+    def longest(self, side: str) -> int:
+        """The most entries of an incoming row, "in", an outgoing one, "out", or an edge, "id"."""
+        name = f"{side}_longest"
+        if name not in self._arrays:
+            counts = np.diff(self._host._index(f"{side}_offsets"))
+            self._arrays[name] = int(counts.max(initial=0))
+        return int(self._arrays[name])
+
     def _numbers(self, name: str) -> Indices:
         side, _, kind = name.partition("_")
         if kind not in ("rows", "pieces", "joins"):

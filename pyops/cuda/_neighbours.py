@@ -23,11 +23,28 @@ class Rows:
     edges: Any = None
     weighted: Any = None
     weight: Any = None
+    longest: int = 0
+    """The most entries of a row."""
 
     @property
     def pieces(self) -> int:
         """How many pieces long rows can have."""
-        return 2 * -(-self.entries // PIECE) if self.entries > PIECE else 0
+        return 2 * -(-self.entries // PIECE) if self.longest > PIECE else 0
+
+
+def into(a: Any, **more: Any) -> Rows:
+    """The entries of each destination."""
+    return Rows(a.num_dst, a.num_entries, a.in_offsets, longest=a.graph.longest("in"), **more)
+
+
+def out_of(a: Any, **more: Any) -> Rows:
+    """The entries of each source."""
+    return Rows(a.num_src, a.num_entries, a.out_offsets, longest=a.graph.longest("out"), **more)
+
+
+def of_edges(a: Any, **more: Any) -> Rows:
+    """The entries of each edge."""
+    return Rows(a.num_edges, a.num_entries, a.id_offsets, longest=a.graph.longest("id"), **more)
 
 
 @dataclass(frozen=True)
@@ -125,12 +142,21 @@ def dot(
     )  # fmt: skip
 
 
-def owners(rt: Runtime, rows: int, entries: int, offsets: Any) -> Any:
-    """The row of each entry, from 1."""
-    found = rt.empty(entries, "int32")
-    args = rows, offsets, found
-    rt.launch("neighbours", "find_owners", "f", blocks(rows, 8), THREADS, args, LANES=8)
-    return found
+def take(rt: Runtime, rows: Rows, places: Any, table: Any, out: Columns, accumulate: bool) -> None:
+    """out (+)= the row of a table for each entry, at its place."""
+    width = table.shape[1]
+    lanes = lanes_of(width)
+    grid = blocks(rows.entries, lanes), -(-width // 128) if lanes == 32 else 1
+    args = (
+        rows.entries, rows.nodes, rows.edges, places, table, width, accumulate, out.array, out.lead,
+        out.first,
+    )  # fmt: skip
+    rt.launch("neighbours", "take_rows", table.dtype, grid, THREADS, args, LANES=lanes)
+
+
+def owners(a: Any) -> Any:
+    """The destination of each entry along the incoming rows, from 1."""
+    return a.graph._index("in_rows")
 
 
 def along(a: Any, owners: Any) -> tuple[Any, Any]:

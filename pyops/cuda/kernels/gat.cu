@@ -122,7 +122,7 @@ struct Scores {
   whole heads;
   int activation;
   real leak;
-  const real *src, *dst, *edge, *mask, *top, *total;
+  const real *src, *dst, *edge, *mask, *top, *share;
 
   __device__ real raw(whole j, whole i, whole e, whole head) const {
     const real z = src[j * heads + head] + dst[i * heads + head];
@@ -133,7 +133,7 @@ struct Scores {
   }
   __device__ real alpha(real raw, whole i, whole head) const {
     const real z = act(activation, leak, raw) - top[i * heads + head];
-    return exp(z) / total[i * heads + head];
+    return exp(z) * share[i * heads + head];
   }
   __device__ real factor(whole e, whole head) const { return mask ? mask[e * heads + head] : 1; }
   __device__ bool has_edges() const { return edge || mask; }
@@ -141,9 +141,9 @@ struct Scores {
 
 #define SCORES                                                                               \
   whole heads, whole activation, real leak, const real *src, const real *dst, const real *edge, \
-      const real *mask, const real *top, const real *total
+      const real *mask, const real *top, const real *share
 #define GIVEN_SCORES \
-  { heads, static_cast<int>(activation), leak, src, dst, edge, mask, top, total }
+  { heads, static_cast<int>(activation), leak, src, dst, edge, mask, top, share }
 
 #define SIDE(n) \
   whole rows##n, whole width##n, const real *values##n, const real *weights##n, real *numbers##n
@@ -200,14 +200,31 @@ extern "C" __global__ void spread(
   }
 }
 
-// partial[block, head, c] = the sum over some rows of numbers[row, head] values[row, head, c];
-// blockIdx.y counts columns.
-extern "C" __global__ void sum_blocks(whole rows, whole each, whole heads, whole width,
-                                      const real* numbers, const real* values, double* partial) {
+// The sums over the rows of numbers[row, head] values[row, head, c] of up to three sides, side by
+// side: first over `each` rows, by blocks that lie one side after the other; blockIdx.y counts columns.
+extern "C" __global__ void sum_blocks(whole heads, whole each, SIDE(0), SIDE(1), SIDE(2),
+                                      double* partial) {
+  const whole rows[3] = {rows0, rows1, rows2}, widths[3] = {width0, width1, width2};
+  const real* const all_values[3] = {values0, values1, values2};
+  const real* const all_numbers[3] = {numbers0, numbers1, numbers2};
   const whole c = static_cast<whole>(blockIdx.y) * WARP + threadIdx.x % WARP;
   const whole line = threadIdx.x / WARP, lines = blockDim.x / WARP;
-  const whole first = static_cast<whole>(blockIdx.x) * each;
-  const whole last = first + each < rows ? first + each : rows;
+  whole block = blockIdx.x, first = 0, last = 0, width = 0;
+  const real *values = 0, *numbers = 0;
+#pragma unroll
+  for (int side = 0; side < 3; ++side) {
+    const whole blocks = (rows[side] + each - 1) / each;
+    if (block >= 0 && block < blocks) {
+      first = block * each;
+      last = first + each < rows[side] ? first + each : rows[side];
+      width = widths[side];
+      values = all_values[side];
+      numbers = all_numbers[side];
+    }
+    if (block >= blocks) partial += blocks * heads * widths[side];
+    else if (block >= 0) partial += block * heads * widths[side];
+    block -= blocks;
+  }
   SHARED(double, sums);
   double sum = 0;
   if (c < heads * width) {
@@ -220,57 +237,93 @@ extern "C" __global__ void sum_blocks(whole rows, whole each, whole heads, whole
   __syncthreads();
   if (line || c >= heads * width) return;
   for (whole k = 1; k < lines; ++k) sum += sums[k * WARP + threadIdx.x];
-  partial[static_cast<whole>(blockIdx.x) * heads * width + c] = sum;
+  partial[c] = sum;
 }
 
-extern "C" __global__ void join_blocks(whole blocks, whole size, const double* partial,
+// Then over the blocks of each side: all of these that there are, 0 for a side without any.
+extern "C" __global__ void join_blocks(whole blocks0, whole size0, whole blocks1, whole size1,
+                                       whole blocks2, whole size2, const double* partial,
                                        whole accumulate, real* out) {
-  const whole c = thread_number();
-  if (c >= size) return;
+  whole c = thread_number(), place = c;
+  const whole all_blocks[3] = {blocks0, blocks1, blocks2}, sizes[3] = {size0, size1, size2};
+  if (c >= size0 + size1 + size2) return;
   double sum = 0;
-  for (whole k = 0; k < blocks; ++k) sum += partial[k * size + c];
-  out[c] = static_cast<real>(sum + (accumulate ? out[c] : real(0)));
+#pragma unroll
+  for (int side = 0; side < 3; ++side) {
+    if (c >= 0 && c < sizes[side])
+      for (whole k = 0; k < all_blocks[side]; ++k) sum += partial[k * sizes[side] + c];
+    partial += all_blocks[side] * sizes[side];
+    c -= sizes[side];
+  }
+  out[place] = static_cast<real>(sum + (accumulate ? out[place] : real(0)));
 }
 
-// Of each destination: the largest score and the sum of the exponentials of what is below it.
+// The lanes of a warp among the heads and entries of a row: `across` heads at a time, a power of two,
+// and as many entries as this leaves lanes for.
+struct Spread {
+  int head, entry, across;
+  __device__ explicit Spread(whole heads) {
+    across = 1;
+    while (across < heads && across < WARP) across *= 2;
+    head = threadIdx.x % WARP % across;
+    entry = threadIdx.x % WARP / across;
+  }
+  __device__ int step() const { return WARP / across; }
+  template <class T>
+  __device__ T sum(T value) const {
+    for (int far = WARP / 2; far >= across; far /= 2) value += __shfl_xor_sync(ALL, value, far);
+    return value;
+  }
+  __device__ real most(real value) const {
+    for (int far = WARP / 2; far >= across; far /= 2)
+      value = largest(value, __shfl_xor_sync(ALL, value, far));
+    return value;
+  }
+};
+
+// Of each destination: the largest score and one over the sum of the exponentials of what is below
+// it; of a piece, that sum.
 extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const whole* offsets,
                                   const int* nodes, const whole* edges, SCORES, real* partial,
-                                  real* tops, real* totals) {
+                                  real* tops, real* shares) {
   const whole unit = thread_number() / WARP;
-  const int lane = threadIdx.x % WARP;
   if (!pieces && unit >= rows) return;
   const Span span = pieces ? long_span(offsets, rows, entries, unit) : row_span(offsets, unit);
   if (pieces && !span.is_long) return;
   const Scores scores = GIVEN_SCORES;
-  for (whole head = 0; head < heads; ++head) {
+  const Spread mine(heads);
+  for (whole from = 0; from < heads; from += mine.across) {
+    const whole head = from + mine.head;
+    const bool here = head < heads;
     real most = -INFINITY;
     double sum = 0;
     if (!pieces && span.is_long) {
-      for (whole p = first_piece(span) + 2 * lane - (lane ? first_piece(span) % 2 : 0);
-           p <= last_piece(span); p = p / 2 * 2 + 2 * WARP)
+      for (whole p = first_piece(span); p <= last_piece(span) && here; p = next_piece(p))
         most = largest(most, partial[2 * (p * heads + head)]);
-      most = lane_max<WARP>(most);
-      for (whole p = first_piece(span) + 2 * lane - (lane ? first_piece(span) % 2 : 0);
-           p <= last_piece(span); p = p / 2 * 2 + 2 * WARP) {
+      for (whole p = first_piece(span); p <= last_piece(span) && here; p = next_piece(p)) {
         const real* const part = partial + 2 * (p * heads + head);
         sum += part[1] * exp(part[0] - most);
       }
     } else {
-      for (whole k = span.start + lane; k < span.end; k += WARP)
-        most = largest(most, scores.value(nodes[k] - 1, span.row, edges[k] - 1, head));
-      most = lane_max<WARP>(most);
-      for (whole k = span.start + lane; k < span.end; k += WARP)
-        sum += exp(scores.value(nodes[k] - 1, span.row, edges[k] - 1, head) - most);
+      for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
+        const whole e = scores.edge ? edges[k] - 1 : 0;
+        most = largest(most, scores.value(nodes[k] - 1, span.row, e, head));
+      }
+      most = mine.most(most);
+      for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
+        const whole e = scores.edge ? edges[k] - 1 : 0;
+        sum += exp(scores.value(nodes[k] - 1, span.row, e, head) - most);
+      }
+      sum = mine.sum(sum);
     }
-    sum = lane_sum<WARP>(sum);
-    if (lane) continue;
+    if (!here || mine.entry) continue;
     const whole place = (pieces ? unit : span.row) * heads + head;
     if (pieces) {
       partial[2 * place] = most;
       partial[2 * place + 1] = static_cast<real>(sum);
     } else {
       tops[place] = most;
-      totals[place] = static_cast<real>(sum);
+      shares[place] = static_cast<real>(1 / sum);
     }
   }
 }
@@ -319,17 +372,13 @@ __device__ inline void store(const Layout& mine, const Span& span, bool pieces, 
       whole across, whole parts, whole width
 #define GATHERED const real *table, whole stride, whole by_head, real scale
 
-// out[row, head] (+)= scale sum over its entries of  factor alpha table[node, head]. Rows are
-// destinations, or sources if `back`.
-extern "C" __global__ void attend(ROWS, const whole* edges, whole back, SCORES, GATHERED,
-                                  real* partial, whole accumulate, real* out) {
-  const Layout mine(lanes, across, parts);
-  if (!pieces && mine.unit >= rows) return;
-  const Span span =
-      pieces ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);
-  const Scores scores = GIVEN_SCORES;
-  const Gathered from = {table, stride, by_head, scale};
-  const bool aligned = is_aligned(table, width);
+// out[row, head] (+)= scale sum over its entries of  factor alpha table[node, head].
+template <bool back>
+__device__ inline void attend_rows(const Layout& mine, const Span& span, bool pieces,
+                                   const Scores& scores, const Gathered& from, whole width,
+                                   const int* nodes, const whole* edges, real* partial,
+                                   bool accumulate, real* out) {
+  const bool aligned = is_aligned(from.table, width);
   Accumulators sums = {};
   if (pieces || !span.is_long) {
 #pragma unroll 2
@@ -339,9 +388,9 @@ extern "C" __global__ void attend(ROWS, const whole* edges, whole back, SCORES, 
 #pragma unroll
       for (int slot = 0; slot < SLOTS; ++slot) {
         const whole head = mine.head + slot * mine.across;
-        if (head >= heads || mine.column >= width) continue;
-        const Vector x =
-            load(table + node * stride + head * by_head, mine.column, width, aligned);
+        if (head >= scores.heads || mine.column >= width) continue;
+        const real* const row = from.table + node * from.stride + head * from.by_head;
+        const Vector x = load(row, mine.column, width, aligned);
         const real alpha = scores.alpha(scores.raw(j, i, edge_id, head), i, head);
         const real weight = scores.factor(edge_id, head) * alpha;
 #pragma unroll
@@ -349,8 +398,25 @@ extern "C" __global__ void attend(ROWS, const whole* edges, whole back, SCORES, 
       }
     }
   }
-  store(mine, span, pieces, heads, width, from, sums, partial, accumulate, out);
+  store(mine, span, pieces, scores.heads, width, from, sums, partial, accumulate, out);
 }
+
+#define ATTEND                                                                           \
+  ROWS, const whole *edges, SCORES, GATHERED, real *partial, whole accumulate, real *out
+#define CALL_ATTEND(back)                                                                    \
+  const Layout mine(lanes, across, parts);                                                   \
+  if (!pieces && mine.unit >= rows) return;                                                  \
+  const Span span =                                                                          \
+      pieces ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);  \
+  const Scores scores = GIVEN_SCORES;                                                        \
+  const Gathered from = {table, stride, by_head, scale};                                     \
+  attend_rows<back>(mine, span, pieces, scores, from, width, nodes, edges, partial, accumulate, out)
+
+// Rows are destinations,
+extern "C" __global__ void attend(ATTEND) { CALL_ATTEND(false); }
+
+// or sources.
+extern "C" __global__ void attend_out(ATTEND) { CALL_ATTEND(true); }
 
 // out[row, head] (+)= scale sum over its entries of  weight table[node, head] + other_weight
 // other[node, head], either of the two perhaps not there; weights are along the entries, or at their
@@ -394,7 +460,7 @@ extern "C" __global__ void gather(ROWS, const whole* places, whole heads, const 
 
 // Over the outgoing rows at one reading of the gradients of the destinations: the products of each
 // with the features of the source,  dots[k, head] = scale <table[i, head], x[j, head]>,  and as
-// `attend` does with `back`, if `out` is there. The heads are not in several parts.
+// `attend_out` does, if `out` is there. The heads are not in several parts.
 extern "C" __global__ void attend_back(ROWS, const whole* edges, SCORES, GATHERED, const real* x,
                                        real* dots, real* partial, whole accumulate, real* out) {
   const Layout mine(lanes, across, 1);
@@ -536,5 +602,45 @@ extern "C" __global__ void entries_alone(
                    bent * (talpha * rest + alpha * trest);
   } else if (second) {
     second[place] = by_score;
+  }
+}
+
+// The first-order steps SUMS and BACK in one, of rows that are short: with the sums of the gradients
+// by the scores of each destination, and these along the outgoing rows, at `places`; along the
+// incoming ones and those by the mask where asked.
+extern "C" __global__ void pull_rows(whole rows, const whole* offsets, const int* nodes,
+                                     const whole* edges, const whole* places, SCORES,
+                                     const real* dots, real* by_dst, real* by_place,
+                                     real* by_entry, real* masked) {
+  const whole unit = thread_number() / WARP;
+  if (unit >= rows) return;
+  const Span span = row_span(offsets, unit);
+  const Scores scores = GIVEN_SCORES;
+  const Spread mine(heads);
+  for (whole from = 0; from < heads; from += mine.across) {
+    const whole head = from + mine.head;
+    const bool here = head < heads;
+    real sum = 0, total = 0;
+    for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
+      const whole e = scores.has_edges() ? edges[k] - 1 : 0;
+      const real alpha = scores.alpha(scores.raw(nodes[k] - 1, unit, e, head), unit, head);
+      const real ab = dots[(places[k] - 1) * heads + head];
+      sum += alpha * scores.factor(e, head) * ab;
+      if (masked) masked[k * heads + head] = alpha * ab;
+    }
+    sum = mine.sum(sum);
+    for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
+      const whole e = scores.has_edges() ? edges[k] - 1 : 0;
+      const real z = scores.raw(nodes[k] - 1, unit, e, head);
+      const whole place = (places[k] - 1) * heads + head;
+      const real rest = scores.factor(e, head) * dots[place] - sum;
+      const real by_score =
+          slope(scores.activation, leak, z) * scores.alpha(z, unit, head) * rest;
+      total += by_score;
+      by_place[place] = by_score;
+      if (by_entry) by_entry[k * heads + head] = by_score;
+    }
+    total = mine.sum(total);
+    if (here && mine.entry == 0) by_dst[unit * heads + head] = total;
   }
 }

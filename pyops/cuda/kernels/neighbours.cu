@@ -149,13 +149,21 @@ extern "C" __global__ void win_rows(
   }
 }
 
-// The destination of each entry along the incoming rows, from 1.
-extern "C" __global__ void find_owners(whole rows, const whole* offsets, int* owners) {
+// out[place, out_first + c] (+)= table[row, c]: a row of a table for each entry, by itself.
+extern "C" __global__ void take_rows(whole entries, const int* nodes, const whole* edges,
+                                     const whole* places, const real* table, whole width,
+                                     whole accumulate, real* out, whole out_lead,
+                                     whole out_first) {
   const Chunk chunk;
-  if (chunk.unit >= rows) return;
-  const Span span = row_span(offsets, chunk.unit);
-  for (whole entry = span.start + chunk.first; entry < span.end; entry += LANES)
-    owners[entry] = static_cast<int>(span.row) + 1;
+  if (chunk.unit >= entries) return;
+  const Entries of = {nodes, edges, 0, 0};
+  const whole row = of.row(chunk.unit), place = places[chunk.unit] - 1;
+  for (int k = 0; k < COLUMNS; ++k) {
+    const whole c = chunk.first + k * LANES;
+    if (c >= width) return;
+    real* const at = out + place * out_lead + out_first + c;
+    *at = table[row * width + c] + (accumulate ? *at : real(0));
+  }
 }
 
 // out[row] (+)= sum over the entries of the row of <table[r], gradient[q]>, where the entries are

@@ -33,17 +33,16 @@ def _parts(a: Any) -> list[_Part]:
 
 def _incoming(a: Any, part: _Part, weight: Any) -> neighbours.Rows:
     nodes, edges = (None, a.in_edges) if part.of_edges else (a.in_nodes, None)
-    return neighbours.Rows(a.num_dst, a.num_entries, a.in_offsets, nodes, edges, a.in_edges, weight)
+    return neighbours.into(a, nodes=nodes, edges=edges, weighted=a.in_edges, weight=weight)
 
 
 def _back(a: Any, part: _Part, weight: Any, owners: Any) -> tuple[neighbours.Rows, Any]:
     """The entries of each source or edge, with their destinations; and their places."""
     if not part.of_edges:
-        rows = (a.num_src, a.num_entries, a.out_offsets, a.out_nodes, None, a.out_edges, weight)
-        return neighbours.Rows(*rows), a.out_entries
+        more = {"nodes": a.out_nodes, "weighted": a.out_edges, "weight": weight}
+        return neighbours.out_of(a, **more), a.out_entries
     nodes, weighted = neighbours.along(a, owners)
-    rows = (a.num_edges, a.num_entries, a.id_offsets, nodes, None, weighted, weight)
-    return neighbours.Rows(*rows), a.id_entries
+    return neighbours.of_edges(a, nodes=nodes, weighted=weighted, weight=weight), a.id_entries
 
 
 def _weight(a: Any, name: str = "weight", bit: int = 2) -> Any:
@@ -92,7 +91,7 @@ class _Way:
     def __init__(self, rt: Runtime, a: Any) -> None:
         self.rt, self.a = rt, a
         self.winners = _winners(rt, a)
-        self.owners = neighbours.owners(rt, a.num_dst, a.num_entries, a.in_offsets)
+        self.owners = neighbours.owners(a)
         self.by_table = a.in_offsets if a.reduce == MEAN else None
 
     def values(self, part: _Part, weight: Any, out: Any, accumulate: bool) -> None:
@@ -106,9 +105,7 @@ class _Way:
 
     def weights(self, part: _Part, values: Any, out: Any, accumulate: bool) -> None:
         a = self.a
-        rows = neighbours.Rows(
-            a.num_edges, a.num_entries, a.id_offsets, None if part.of_edges else a.in_nodes
-        )
+        rows = neighbours.of_edges(a, nodes=None if part.of_edges else a.in_nodes)
         neighbours.dot(
             self.rt, rows, a.id_entries, self.owners, a.in_offsets, a.reduce == MEAN,
             self.winners, neighbours.Columns(a.gy, _lead(a), part.first), values, part.width,

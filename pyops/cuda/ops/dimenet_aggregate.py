@@ -10,7 +10,7 @@ import functools
 from typing import Any
 
 from .. import _neighbours as neighbours
-from .._neighbours import Columns, Rows, blocks
+from .._neighbours import Columns, blocks
 from .._runtime import Runtime
 from .._written import Written
 
@@ -36,7 +36,7 @@ class _Triplets:
         self.dtype = a.vectors.dtype
         self.degrees = next(n for n in (4, 8, 16, 32) if a.num_spherical <= n)
         self.line = WARP if self.degrees > 8 else 2 * WARP
-        self.owners = neighbours.owners(rt, a.num_dst, a.num_entries, a.in_offsets)
+        self.owners = neighbours.owners(a)
         self.weights = _Weights(a, a.weights)
         self.tweights = _Weights(a, a.hweights) if given & 8 else None
         self.tx = a.hembedding if given & 4 else None
@@ -130,8 +130,8 @@ class _Triplets:
 
     def to_edges(self, table: Any, out: Any, accumulate: bool) -> None:
         """The sums over the entries of each edge."""
-        a, width = self.a, table.shape[1]
-        rows = Rows(a.num_edges, a.num_entries, a.id_offsets, None, a.id_entries)
+        width = table.shape[1]
+        rows = neighbours.of_edges(self.a, edges=self.a.id_entries)
         place = Columns(out, width, 0)
         neighbours.add(self.rt, rows, Columns(table, width, 0), width, place, accumulate)
 

@@ -51,7 +51,7 @@ class _Gat:
         self.lanes = min(WARP, _power(-(-a.width // VECTOR)))
         self.across = min(WARP // self.lanes, _power(-(-a.heads // SLOTS)))
         self.parts = -(-a.width // (self.lanes * VECTOR))
-        self.into = Rows(a.num_dst, a.num_entries, a.in_offsets, a.in_nodes)
+        self.into = neighbours.into(a, nodes=a.in_nodes)
         self.numbers = [self.numbers_of(rows) for rows, _ in self.sides()]
         self.project(a.attention, "", False, self.numbers)
         self.scores = (
@@ -95,14 +95,14 @@ class _Gat:
 
     def _soften(self) -> None:
         a = self.a
-        top, total = self.numbers_of(a.num_dst), self.numbers_of(a.num_dst)
+        top, share = self.numbers_of(a.num_dst), self.numbers_of(a.num_dst)
         partial = self.numbers_of(self.into.pieces, 2 * self.heads)
         for pieces, units in ((1, self.into.pieces), (0, a.num_dst)):
             self.run(
                 "soften", blocks(units, WARP), pieces, a.num_dst, a.num_entries, a.in_offsets,
-                a.in_nodes, a.in_edges, *self.scores, None, None, partial, top, total,
+                a.in_nodes, a.in_edges, *self.scores, None, None, partial, top, share,
             )  # fmt: skip
-        self.scores = *self.scores, top, total
+        self.scores = *self.scores, top, share
 
     def gather(self, kernel: str, rows: Rows, parts: int, *args: Any) -> None:
         """Launch for the pieces of long rows, then for the rows."""
@@ -136,7 +136,7 @@ class _Gat:
         self.run("average", blocks(size, 1), *args)
 
     def owners(self) -> Any:
-        return neighbours.owners(self.rt, self.a.num_dst, self.a.num_entries, self.a.in_offsets)
+        return neighbours.owners(self.a)
 
     def sum(self, rows: Rows, table: Any, out: Any = None, accumulate: bool = False) -> Any:
         """The sums over rows of what entries have."""
@@ -148,12 +148,10 @@ class _Gat:
         return out
 
     def sum_into(self, table: Any) -> Any:
-        rows = Rows(self.a.num_dst, self.a.num_entries, self.a.in_offsets)
-        return self.sum(rows, table)
+        return self.sum(neighbours.into(self.a), table)
 
     def by_edges(self) -> Rows:
-        a = self.a
-        return Rows(a.num_edges, a.num_entries, a.id_offsets, None, a.id_entries)
+        return neighbours.of_edges(self.a, edges=self.a.id_entries)
 
 
 def forward(rt: Runtime, a: Any) -> None:
@@ -162,7 +160,7 @@ def forward(rt: Runtime, a: Any) -> None:
 
     def attend(accumulate: bool, out: Any) -> None:
         self.gather(
-            "attend", self.into, self.parts, a.in_edges, False, *self.scores, *from_sources,
+            "attend", self.into, self.parts, a.in_edges, *self.scores, *from_sources,
             self.partial(self.into), accumulate, out,
         )  # fmt: skip
 
@@ -223,37 +221,33 @@ def _to_inputs(
     self.run("spread", blocks(units, 1), self.heads, *args, *adds, *outs)
     if not block:
         return
-    parts = self.blocks_of(getattr(a, prefix + "attention"))
-    adds_block = written(prefix + "attention")
     given = getattr(a, "given", 0)
-    for (name, bit), (rows, width), out, by in zip(
-        SIDES, self.sides(), parts, by_sides, strict=True
-    ):
-        if width and (not values or given >> bit & 1):
-            _sum_blocks(self, rows, width, by, getattr(a, values + name), adds_block, out)
-        elif width and not adds_block:
-            out[...] = 0
-
-
-def _sum_blocks(
-    self: _Gat, rows: int, width: int, by: Any, values: Any, accumulate: bool, out: Any
-) -> None:
-    """The sum over the rows of the products of numbers and features."""
-    size = self.heads * width
-    each = max(64, -(-rows // 256))
-    count = -(-rows // each)
-    partial = self.rt.empty((count, size), "float64")
+    each = max(64, -(-max(a.num_src, a.num_dst) // 128))
+    rows_each, joined, total = [], [], 0
+    for (name, bit), (rows, width), by in zip(SIDES, self.sides(), by_sides, strict=True):
+        count, size = 0, self.heads * width
+        if rows and width and (not values or given >> bit & 1):
+            count = -(-rows // each)
+            rows_each += [rows, width, getattr(a, values + name), None, by]
+        else:
+            rows_each += NOTHING
+        joined += [count, size]
+        total += count
+    partial = self.rt.empty(
+        sum(n * size for n, size in zip(joined[::2], joined[1::2], strict=True)), "float64"
+    )
+    columns = -(-self.heads * max(a.width, a.edge_width) // WARP)
     self.run(
-        "sum_blocks", (count, -(-size // WARP)), rows, each, self.heads, width, by, values, partial,
-        shared=8 * THREADS,
-    )  # fmt: skip
-    self.run("join_blocks", blocks(size, 1), count, size, partial, accumulate, out)
+        "sum_blocks", (total, columns), self.heads, each, *rows_each, partial, shared=8 * THREADS
+    )
+    add, out = written(prefix + "attention"), getattr(a, prefix + "attention")
+    self.run("join_blocks", blocks(sum(joined[1::2]), 1), *joined, partial, add, out)
 
 
 def backward(rt: Runtime, a: Any) -> None:
     self, written, wanted = _Gat(rt, a), Written(a), a.wanted
-    owners, gradients = self.owners(), self.gradients().arguments
-    out = Rows(a.num_src, a.num_entries, a.out_offsets, a.out_nodes)
+    gradients = self.gradients().arguments
+    out = neighbours.out_of(a, nodes=a.out_nodes)
     dots = self.numbers_of(a.num_entries)
     gx = a.gx_src if wanted & 1 else None
     adds = written("gx_src")
@@ -263,33 +257,48 @@ def backward(rt: Runtime, a: Any) -> None:
             self.partial(out), adds, gx,
         )  # fmt: skip
     else:
-        sources = neighbours.owners(rt, a.num_src, a.num_entries, a.out_offsets)
+        sources = a.graph._index("out_rows")
         self.run(
             "multiply", blocks(a.num_entries * self.heads, 8), a.num_entries, self.heads,
             self.width, sources, a.out_nodes, *gradients, a.x_src, None, dots, None,
         )  # fmt: skip
         if gx is not None:
             self.gather(
-                "attend", out, self.parts, a.out_edges, True, *self.scores, *gradients,
+                "attend_out", out, self.parts, a.out_edges, *self.scores, *gradients,
                 self.partial(out), adds, gx,
             )  # fmt: skip
-    terms, by_source = self.numbers_of(a.num_entries), self.numbers_of(a.num_entries)
-    _alone(self, SUMS, owners, places=a.in_entries, dots=dots, first=terms)
-    sums = self.sum_into(terms)
     masked = self.numbers_of(a.num_entries) if wanted & 16 else None
-    _alone(
-        self, BACK, owners, places=a.in_entries, dots=dots, sums=sums, first=terms,
-        second=by_source, masked=masked,
-    )  # fmt: skip
+    by_sides = _by_sides(self, dots, masked, bool(wanted & 15))
     if wanted & 16:
         self.sum(self.by_edges(), masked, a.gmask, a.accumulate)
     if wanted & 15:
-        sides = [
-            self.sum(Rows(a.num_src, a.num_entries, a.out_offsets), by_source),
-            self.sum_into(terms),
-            self.sum(self.by_edges(), terms) if self.has_edges else None,
-        ]
-        _to_inputs(self, "g", a.attention, "", sides, wanted, bool(wanted & 4), written)
+        _to_inputs(self, "g", a.attention, "", by_sides, wanted, bool(wanted & 4), written)
+
+
+def _by_sides(self: _Gat, dots: Any, masked: Any, by_scores: bool) -> list[Any]:
+    """The gradients by the numbers of each side, from the products along the outgoing rows."""
+    a, by_source = self.a, self.numbers_of(self.a.num_entries)
+    by_entry = None
+    if self.into.pieces:
+        owners, terms = self.owners(), self.numbers_of(a.num_entries)
+        _alone(self, SUMS, owners, places=a.in_entries, dots=dots, first=terms)
+        sums = self.sum_into(terms)
+        _alone(
+            self, BACK, owners, places=a.in_entries, dots=dots, sums=sums, first=terms,
+            second=by_source, masked=masked,
+        )  # fmt: skip
+        by_dst, by_entry = self.sum_into(terms) if by_scores else None, terms
+    else:
+        by_dst = self.numbers_of(a.num_dst)
+        by_entry = self.numbers_of(a.num_entries) if self.has_edges else None
+        self.run(
+            "pull_rows", blocks(a.num_dst, WARP), a.num_dst, a.in_offsets, a.in_nodes, a.in_edges,
+            a.in_entries, *self.scores, dots, by_dst, by_source, by_entry, masked,
+        )  # fmt: skip
+    if not by_scores:
+        return []
+    by_edge = self.sum(self.by_edges(), by_entry) if self.has_edges else None
+    return [self.sum(neighbours.out_of(a), by_source), by_dst, by_edge]
 
 
 def double_backward(rt: Runtime, a: Any) -> None:
@@ -322,7 +331,7 @@ def double_backward(rt: Runtime, a: Any) -> None:
         return
     gradients = self.gradients().arguments
     if wanted & 1:
-        out = Rows(a.num_src, entries, a.out_offsets, a.out_nodes)
+        out = neighbours.out_of(a, nodes=a.out_nodes)
         self.gather(
             "gather", out, self.parts, a.out_entries, self.heads, tweights, None, None, *gradients,
             self.partial(out), written("dx_src"), a.dx_src,
@@ -345,7 +354,7 @@ def double_backward(rt: Runtime, a: Any) -> None:
         return
     by_tangents, by_scores = (
         [
-            self.sum(Rows(a.num_src, entries, a.out_offsets, None, a.out_entries), some),
+            self.sum(neighbours.out_of(a, edges=a.out_entries), some),
             self.sum_into(some),
             self.sum(self.by_edges(), some) if self.has_edges else None,
         ]
