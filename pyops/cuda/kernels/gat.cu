@@ -125,6 +125,7 @@ struct Scores {
   const real *src, *dst, *edge, *mask, *top, *share;
 
   __device__ real raw(whole j, whole i, whole e, whole head) const {
+    if (!src) return edge[e * heads + head];
     const real z = src[j * heads + head] + dst[i * heads + head];
     return edge ? z + edge[e * heads + head] : z;
   }
@@ -513,7 +514,8 @@ extern "C" __global__ void attend_back(ROWS, const whole* edges, SCORES, GATHERE
 // dots[k, head] = scale <table[i, head], x[j, head]> of all entries, and with `other` in the place
 // of x; a group of 8 lanes has a number.
 extern "C" __global__ void multiply(whole entries, whole heads, whole width, const int* sources,
-                                    const int* destinations, GATHERED, const real* x, const real* other,
+                                    const int* destinations, GATHERED, const real* x,
+                                    whole x_stride, whole x_by_head, const real* other,
                                     real* dots, real* other_dots) {
   constexpr int lanes = 8;
   const whole unit = thread_number() / lanes;
@@ -522,7 +524,7 @@ extern "C" __global__ void multiply(whole entries, whole heads, whole width, con
   const whole k = here ? unit / heads : 0, head = unit % heads;
   real sum = 0, other_sum = 0;
   if (here) {
-    const whole place = ((sources[k] - 1) * heads + head) * width;
+    const whole place = (sources[k] - 1) * x_stride + head * x_by_head;
     const real* const gradient = table + (destinations[k] - 1) * stride + head * by_head;
     for (whole c = lane; c < width; c += lanes) {
       sum += gradient[c] * x[place + c];
@@ -571,7 +573,7 @@ extern "C" __global__ void entries_alone(
   const real bent = slope(scores.activation, leak, z);
   real tz = 0, ts = 0, talpha = 0;
   if (is_second) {
-    ts = tsrc[j * heads + head] + tdst[at];
+    if (tsrc) ts = tsrc[j * heads + head] + tdst[at];
     if (tedge) ts += tedge[e * heads + head];
     tz = bent * ts;
     if (step != MEANS) talpha = alpha * (tz - mean[at]);

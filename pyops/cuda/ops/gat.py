@@ -6,65 +6,32 @@ by their sources: scores and weights are taken again from two numbers of each de
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from .. import _neighbours as neighbours
-from .._neighbours import THREADS, Columns, Rows, blocks
+from .._heads import ALPHA, BACK, MEANS, SUMS, WARP, WEIGHTS, Gathered, Softmax
+from .._neighbours import THREADS, blocks
 from .._runtime import Runtime
 from .._written import Written
 
-WARP, VECTOR, SLOTS = 32, 4, 2
-ALPHA, MEANS, WEIGHTS, SUMS, BACK = range(1, 6)
 SIDES = (("x_src", 0), ("x_dst", 1), ("edge_features", 3))
 NOTHING = 0, 0, None, None, None
 
 
-@dataclass(frozen=True)
-class _Gathered:
-    """Features by heads at the other ends of entries, and a factor of all of them."""
-
-    array: Any
-    stride: int
-    by_head: int
-    scale: float = 1.0
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        return self.array, self.stride, self.by_head, self.scale
-
-
-def _power(n: int) -> int:
-    """The least power of two that is not below."""
-    return 1 << max(0, n - 1).bit_length()
-
-
-class _Gat:
+class _Gat(Softmax):
     """What the phases share: the sizes, scores, the softmax."""
 
     def __init__(self, rt: Runtime, a: Any) -> None:
-        self.rt, self.a = rt, a
-        self.dtype = a.attention.dtype
-        self.heads, self.width = a.heads, a.width
+        super().__init__(rt, a, a.attention.dtype, a.heads, a.width)
         self.has_edges = bool(a.present >> 3 & 1)
         self.mask = a.mask if a.present >> 4 & 1 else None
-        self.lanes = min(WARP, _power(-(-a.width // VECTOR)))
-        self.across = min(WARP // self.lanes, _power(-(-a.heads // SLOTS)))
-        self.parts = -(-a.width // (self.lanes * VECTOR))
-        self.into = neighbours.into(a, nodes=a.in_nodes)
         self.numbers = [self.numbers_of(rows) for rows, _ in self.sides()]
         self.project(a.attention, "", False, self.numbers)
         self.scores = (
             a.heads, a.activation, float(a.negative_slope), *self.edges_or_none(self.numbers),
             self.mask,
         )  # fmt: skip
-        self._soften()
-
-    def run(self, kernel: str, grid: Any, *args: Any, shared: int = 0) -> None:
-        self.rt.launch("gat", kernel, self.dtype, grid, THREADS, args, shared)
-
-    def numbers_of(self, count: int, heads: int | None = None) -> Any:
-        return self.rt.empty((count, self.heads if heads is None else heads), self.dtype)
+        self.soften()
 
     def blocks_of(self, attention: Any) -> tuple[Any, Any, Any]:
         """a_src, a_dst, a_edge."""
@@ -93,36 +60,10 @@ class _Gat:
                 args += NOTHING
         self.run("project", blocks(units, 8), self.heads, accumulate, *args)
 
-    def _soften(self) -> None:
-        a = self.a
-        top, share = self.numbers_of(a.num_dst), self.numbers_of(a.num_dst)
-        partial = self.numbers_of(self.into.pieces, 2 * self.heads)
-        for pieces, units in ((1, self.into.pieces), (0, a.num_dst)):
-            self.run(
-                "soften", blocks(units, WARP), pieces, a.num_dst, a.num_entries, a.in_offsets,
-                a.in_nodes, a.in_edges, *self.scores, None, None, partial, top, share,
-            )  # fmt: skip
-        self.scores = *self.scores, top, share
-
-    def gather(self, kernel: str, rows: Rows, parts: int, *args: Any) -> None:
-        """Launch for the pieces of long rows, then for the rows."""
-        chunks = -(-self.heads // (SLOTS * self.across)) * parts
-        for pieces, units in ((1, rows.pieces), (0, rows.count)):
-            self.run(
-                kernel, (blocks(units, WARP), chunks), pieces, rows.count, rows.entries,
-                rows.offsets, rows.nodes, self.lanes, self.across, parts, self.width, *args,
-            )  # fmt: skip
-
-    def partial(self, rows: Rows) -> Any:
-        return self.numbers_of(rows.pieces, self.heads * self.width)
-
-    def own(self, array: Any) -> _Gathered:
-        return _Gathered(array, self.heads * self.width, self.width)
-
-    def gradients(self) -> _Gathered:
+    def gradients(self) -> Gathered:
         """gy of each head."""
         by_head, scale = (self.width, 1.0) if self.a.concat else (0, 1 / self.heads)
-        return _Gathered(self.a.gy, self.a.out_width, by_head, scale)
+        return Gathered(self.a.gy, self.a.out_width, by_head, scale)
 
     def through_average(self, compute: Any, accumulate: bool, out: Any) -> None:
         """What `compute` leaves by heads, side by side or averaged."""
@@ -134,24 +75,6 @@ class _Gat:
         size = self.a.num_dst * self.width
         args = self.a.num_dst, self.heads, self.width, by_head, accumulate, out
         self.run("average", blocks(size, 1), *args)
-
-    def owners(self) -> Any:
-        return neighbours.owners(self.a)
-
-    def sum(self, rows: Rows, table: Any, out: Any = None, accumulate: bool = False) -> Any:
-        """The sums over rows of what entries have."""
-        width = table.shape[1]
-        if out is None:
-            out = self.numbers_of(rows.count, width)
-        place = Columns(out, width, 0)
-        neighbours.add(self.rt, rows, Columns(table, width, 0), width, place, accumulate)
-        return out
-
-    def sum_into(self, table: Any) -> Any:
-        return self.sum(neighbours.into(self.a), table)
-
-    def by_edges(self) -> Rows:
-        return neighbours.of_edges(self.a, edges=self.a.id_entries)
 
 
 def forward(rt: Runtime, a: Any) -> None:
@@ -169,31 +92,7 @@ def forward(rt: Runtime, a: Any) -> None:
 
 def attention(rt: Runtime, a: Any) -> None:
     self = _Gat(rt, a)
-    _alone(self, ALPHA, self.owners(), first=a.alpha)
-
-
-def _alone(
-    self: _Gat,
-    step: int,
-    owners: Any,
-    *,
-    places: Any = None,
-    tangents: Any = None,
-    mean: Any = None,
-    dots: Any = None,
-    tdots: Any = None,
-    sums: Any = None,
-    first: Any = None,
-    second: Any = None,
-    masked: Any = None,
-) -> None:
-    """A step of `entries_alone`."""
-    a = self.a
-    self.run(
-        "entries_alone", blocks(a.num_entries * self.heads, 1), step, tangents is not None,
-        a.num_entries, a.in_nodes, a.in_edges, owners, places, *self.scores,
-        *(tangents or (None,) * 4), mean, dots, tdots, sums, first, second, masked,
-    )  # fmt: skip
+    self.alone(ALPHA, self.owners(), first=a.alpha)
 
 
 def _to_inputs(
@@ -258,10 +157,7 @@ def backward(rt: Runtime, a: Any) -> None:
         )  # fmt: skip
     else:
         sources = a.graph._index("out_rows")
-        self.run(
-            "multiply", blocks(a.num_entries * self.heads, 8), a.num_entries, self.heads,
-            self.width, sources, a.out_nodes, *gradients, a.x_src, None, dots, None,
-        )  # fmt: skip
+        self.multiply(sources, a.out_nodes, self.gradients(), self.own(a.x_src), dots)
         if gx is not None:
             self.gather(
                 "attend_out", out, self.parts, a.out_edges, *self.scores, *gradients,
@@ -281,10 +177,9 @@ def _by_sides(self: _Gat, dots: Any, masked: Any, by_scores: bool) -> list[Any]:
     by_entry = None
     if self.into.pieces:
         owners, terms = self.owners(), self.numbers_of(a.num_entries)
-        _alone(self, SUMS, owners, places=a.in_entries, dots=dots, first=terms)
+        self.alone(SUMS, owners, places=a.in_entries, dots=dots, first=terms)
         sums = self.sum_into(terms)
-        _alone(
-            self, BACK, owners, places=a.in_entries, dots=dots, sums=sums, first=terms,
+        self.alone(BACK, owners, places=a.in_entries, dots=dots, sums=sums, first=terms,
             second=by_source, masked=masked,
         )  # fmt: skip
         by_dst, by_entry = self.sum_into(terms) if by_scores else None, terms
@@ -311,10 +206,10 @@ def double_backward(rt: Runtime, a: Any) -> None:
         self.project(a.hattention, "", True, numbers)
     tangents = *self.edges_or_none(numbers), a.hmask if a.given & 16 else None
     terms = self.numbers_of(entries)
-    _alone(self, MEANS, owners, tangents=tangents, first=terms)
+    self.alone(MEANS, owners, tangents=tangents, first=terms)
     known: dict[str, Any] = {"tangents": tangents, "mean": self.sum_into(terms)}
     weights, tweights = terms, self.numbers_of(entries)
-    _alone(self, WEIGHTS, owners, **known, first=weights, second=tweights)
+    self.alone(WEIGHTS, owners, **known, first=weights, second=tweights)
     hx = a.hx_src if a.given & 1 else None
     if wanted & 32:
         from_sources = self.own(a.x_src).arguments
@@ -338,16 +233,13 @@ def double_backward(rt: Runtime, a: Any) -> None:
         )  # fmt: skip
     dots = self.numbers_of(entries)
     tdots = None if hx is None else self.numbers_of(entries)
-    self.run(
-        "multiply", blocks(entries * self.heads, 8), entries, self.heads, self.width, a.in_nodes,
-        owners, *gradients, a.x_src, hx, dots, tdots,
-    )  # fmt: skip
+    self.multiply(a.in_nodes, owners, self.gradients(), self.own(a.x_src), dots, hx, tdots)
     known |= {"dots": dots, "tdots": tdots}
     both = self.numbers_of(entries, 2 * self.heads)
-    _alone(self, SUMS, owners, **known, first=both)
+    self.alone(SUMS, owners, **known, first=both)
     known["sums"] = self.sum_into(both)
     masked = self.numbers_of(entries) if wanted & 16 else None
-    _alone(self, BACK, owners, **known, first=terms, second=tweights, masked=masked)
+    self.alone(BACK, owners, **known, first=terms, second=tweights, masked=masked)
     if wanted & 16:
         self.sum(self.by_edges(), masked, a.dmask, a.accumulate)
     if not wanted & 15:
