@@ -8,6 +8,16 @@ from typing import Any
 from ._runtime import cupy_runtime
 
 
+class Stream:
+    """A stream of another library, by its address."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
+
+
 class Platform:
     """CuPy: what launches kernels and allocates arrays, and the devices it sees."""
 
@@ -24,6 +34,16 @@ class Platform:
     def on(self, number: int) -> Any:
         """A context in which a device is the current one."""
         return self.cupy.cuda.Device(number)
+
+    def stream(self, address: int) -> Any:
+        """A context in which a stream of another library is the current one."""
+        return self.cupy.cuda.Stream.from_external(Stream(address))
+
+    def tensor(self, array: Any) -> Any:
+        """The torch tensor of an array, in the same memory."""
+        import torch
+
+        return torch.from_dlpack(array)
 
     def adopt(self, value: Any) -> tuple[Any, int]:
         """The CuPy array of an array on a device, in the same memory, and the device.

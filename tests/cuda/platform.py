@@ -30,7 +30,8 @@ class Platform:
     count = 2
 
     def __init__(self, runtime=None):
-        self.runtime, self.used = runtime or Host(), []
+        self.runtime = runtime or Host()
+        self.used, self.streams = [], []
 
     def current(self):
         return 0
@@ -38,6 +39,15 @@ class Platform:
     def on(self, number):
         self.used.append(number)
         return contextlib.nullcontext()
+
+    def stream(self, address):
+        self.streams.append(address)
+        return contextlib.nullcontext()
+
+    def tensor(self, array):
+        import torch
+
+        return torch.from_numpy(np.asarray(array))
 
     def adopt(self, value):
         return value.view(np.ndarray), value.number
