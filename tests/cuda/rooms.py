@@ -15,13 +15,26 @@ from pyops.cuda._door import rooms
 from .platform import Platform, to_device
 
 ROOMS = {name: importlib.import_module(f"{ops.__name__}.{name}") for name in rooms()}
+DEVICE = False
+"""Whether there is a real one, where any order of turns is that of the device."""
 
 
 def move(argument):
     """An argument on the device."""
     if isinstance(argument, Graph):
         return argument.to_device()
-    return to_device(argument) if isinstance(argument, np.ndarray) else argument
+    if not isinstance(argument, np.ndarray):
+        return argument
+    if DEVICE:
+        import cupy
+
+        return cupy.asarray(argument)
+    return to_device(argument)
+
+
+def back(result):
+    """A result on this machine."""
+    return result.get() if DEVICE else result.view(np.ndarray)
 
 
 @contextlib.contextmanager
@@ -34,10 +47,10 @@ def on_device(rt):
             return run(phase, given, options, wanted, out, accumulate)
         outs = None if out is None else [*map(move, out)]
         results = run(phase, [*map(move, given)], options, wanted, outs, accumulate)
-        return tuple(None if r is None else r.view(np.ndarray) for r in results)
+        return tuple(None if r is None else back(r) for r in results)
 
-    with (
-        mock.patch.object(Phase, "run", moved),
-        mock.patch.object(_device, "found", return_value=Platform(rt)),
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(Phase, "run", moved))
+        if not DEVICE:
+            stack.enter_context(mock.patch.object(_device, "found", return_value=Platform(rt)))
         yield
