@@ -2,12 +2,15 @@
 
 import pytest
 
+from pyops._functions import FUNCTIONS
+from pyops.cuda._formulas import functions
 from pyops.cuda._source import compose, kernels, sources, variants
 
 from .nvrtc import cubin
 
 ARCHITECTURES = "sm_80", "sm_90"
 EVERY = [(name, variant) for name in sources() for variant in variants(name)]
+EVERY = [(name, some) for name, some in EVERY if some.get("CODE", 3) == 3]  # one function of all
 
 
 def label(value):
@@ -23,6 +26,21 @@ def test_compiles(source, constants, architecture, kind):
     code = cubin(compose(source, kind, constants), architecture)
     for kernel in kernels(source):
         assert kernel.encode() in code
+
+
+@pytest.mark.parametrize("kind", ["f", "d"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_elementwise_functions_compile(architecture, kind):
+    """All of them, in one source."""
+    codes = range(1, 1 + len(FUNCTIONS))
+    bodies = [
+        f"#define CODE {code}\n{functions().replace('evaluate', f'evaluate_{code}')}#undef CODE\n"
+        for code in codes
+    ]
+    sums = " + ".join(f"evaluate_{code}(form, *x, *x, *x, *x, *x, *x)" for code in codes)
+    kernel = f'extern "C" __global__ void every(whole form, real* x) {{ *x = {sums}; }}'
+    head = compose("matrices", kind, {"LANES": 8}).partition('#line 1 "matrices.cu"')[0]
+    assert b"every" in cubin("\n".join([head, *bodies, kernel]), architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -16,6 +16,7 @@ struct Layer {
   // b + U x of a unit for an edge; without b for a derivative.
   __device__ real pre(whole edge, whole unit, bool bias = true) const {
     real sum = bias ? params[dim * hidden + unit] : real(0);
+#pragma unroll 1
     for (whole k = 0; k < dim; ++k) sum += params[k * hidden + unit] * coords[edge * dim + k];
     return sum;
   }
