@@ -52,6 +52,21 @@ class DeviceGraph:
         """Number of entries (source, destination)."""
         return self._host.num_entries
 
+    @property
+    def src(self) -> Any:
+        """Source node of each entry, int32 [num_entries], on the device."""
+        return self._index("src")
+
+    @property
+    def dst(self) -> Any:
+        """Destination node of each entry, int32 [num_entries], on the device."""
+        return self._index("dst")
+
+    @property
+    def edge_ids(self) -> Any:
+        """Row of the edge arrays of each entry, int64 [num_entries], on the device."""
+        return self._index("edge_ids")
+
     def to_host(self) -> Graph:
         """The graph that this one was made of."""
         return self._host
@@ -64,7 +79,7 @@ class DeviceGraph:
         return 2, self._device
 
     def _index(self, name: str) -> Any:
-        """An index array on the device, counted from 1 and made when first asked for.
+        """An index array of the kernels, counted from 1 and copied when first asked for.
 
         Those of the host, and besides: ``in_rows``, the destination of each entry along the
         incoming rows; ``in_pieces`` and ``in_joins``, see `cut`; and the same for outgoing rows.
@@ -85,6 +100,9 @@ class DeviceGraph:
         return int(self._arrays[name])
 
     def _numbers(self, name: str) -> Indices:
+        if name in ("src", "dst", "edge_ids"):
+            ends: Indices = getattr(self._host, name)
+            return ends
         side, _, kind = name.partition("_")
         if kind not in ("rows", "pieces", "joins"):
             return self._host._index(name)
