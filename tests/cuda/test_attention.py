@@ -1,5 +1,7 @@
 """Graph attention on the device beyond the table: weights, and heads wider than lanes reach."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -43,3 +45,15 @@ def test_large_scores(score):
     with on_device(Host()):
         results = [far.run(phase) for phase in PHASES]
     assert all(np.isfinite(a).all() for some in results for a in some if a is not None)
+
+
+@pytest.mark.parametrize(
+    ("phase", "most"), [("forward", 3), ("backward", 8), ("double_backward", 30)]
+)
+def test_launches(phase, most):
+    """A launch costs what reading a megabyte does: there are few where no row is long."""
+    plain = replace(GAT[0], absent=("edge_features", "mask"))
+    device = Host()
+    with on_device(device):
+        plain.problem(drawn(50, 50, 900)).run(phase)
+    assert len(device.launched) <= most

@@ -42,7 +42,9 @@ extern "C" __global__ void by_vectors(whole edges, const real* u, const real* tu
   if (e >= edges) return;
   const real size = u[4 * e + 3];
   real along = 0, talong = 0;
+  bool none = true;  // where nothing comes back, not even NaN of u does
   for (int k = 0; k < 3; ++k) {
+    none = none && g[3 * e + k] == 0 && (!tg || tg[3 * e + k] == 0);
     along += u[4 * e + k] * g[3 * e + k];
     if (tg) talong += u[4 * e + k] * tg[3 * e + k];
     if (tu) talong += tu[4 * e + k] * g[3 * e + k];
@@ -54,7 +56,7 @@ extern "C" __global__ void by_vectors(whole edges, const real* u, const real* tu
       value = tg[3 * e + k] - u[4 * e + k] * talong;
       if (tu) value -= tu[4 * e + k] * along + across / size * tu[4 * e + 3];
     }
-    value = size == 0 ? real(0) : value / size;
+    value = size == 0 || none ? real(0) : value / size;
     out[3 * e + k] = value + (accumulate ? out[3 * e + k] : real(0));
   }
 }
@@ -263,14 +265,14 @@ extern "C" __global__ void pairs_into_second(
 // destination, of the gradients of Q_f,l = X_f * B T_f,l
 //   gQ_f,l = sum_e Y_l gy_e ,  gu_f = sum_e sum_l Y'_l <gy_e, Q_f,l> u_e
 // and with tangents those of both besides. gQ stands apart by entries from `from`, [degree,
-// channel].
+// channel]; `met` says which of these are in a pair at all.
 template <bool second>
 __device__ inline void sum_pairs_back(
     const Edges& edges, whole from, whole to, whole out_rows, const int* nodes, const whole* ids,
     const int* owners, const whole* out_offsets, const int* out_nodes, const whole* out_edges,
     int degrees, whole channels, whole middle, const real* T, const real* tT, const real* X,
     const real* tX, const real* B, const real* tB, const real* gy, real* gQ, real* tgQ, real* gu,
-    real* tgu) {
+    real* tgu, int* met) {
   constexpr int SETS = second ? 3 : 2, PAIR = SETS * DEGREES + 7;
   SHARED(real, shared);
   const int lane = threadIdx.x % WARP;
@@ -303,6 +305,7 @@ __device__ inline void sum_pairs_back(
       tq[c][l] = second && tX ? x * tsum + tx * sum : x * tsum;
     }
   }
+  int pairs_met = 0;
   for (whole start = first; start < last; start += WARP) {
     const whole mine = start + lane;
     real* const here = pairs + lane * PAIR;
@@ -331,6 +334,7 @@ __device__ inline void sum_pairs_back(
     const int count = last - start < WARP ? static_cast<int>(last - start) : WARP;
     for (int k = 0; k < count; ++k) {
       if (kept[k] == 0) continue;
+      pairs_met = 1;
       const whole e = out_edges[start + k] - 1;
       const real* const pair = pairs + k * PAIR;
       const real dc = pair[SETS * DEGREES + 6];
@@ -363,6 +367,7 @@ __device__ inline void sum_pairs_back(
     }
     __syncwarp();
   }
+  if (met && lane == 0 && blockIdx.y == 0) met[place - from] = pairs_met;
 #pragma unroll
   for (int c = 0; c < COLUMNS; ++c)
 #pragma unroll
@@ -387,18 +392,19 @@ __device__ inline void sum_pairs_back(
       whole degrees, whole channels, whole middle
 
 extern "C" __global__ void pairs_back(GRAPH, BACK, const real* T, const real* X, const real* B,
-                                      const real* gy, real* gQ, real* gu) {
+                                      const real* gy, real* gQ, real* gu, int* met) {
   const Edges edges = {exclude, reverse, u, tu};
   sum_pairs_back<false>(edges, from, to, out_rows, nodes, ids, owners, out_offsets, out_nodes, out_edges,
                         static_cast<int>(degrees), channels, middle, T, 0, X, 0, B, 0, gy, gQ, 0,
-                        gu, 0);
+                        gu, 0, met);
 }
 
 extern "C" __global__ void pairs_back_second(
     GRAPH, BACK, const real* T, const real* tT, const real* X, const real* tX, const real* B,
-    const real* tB, const real* gy, real* gQ, real* tgQ, real* gu, real* tgu) {
+    const real* tB, const real* gy, real* gQ, real* tgQ, real* gu, real* tgu,
+    int* met) {
   const Edges edges = {exclude, reverse, u, tu};
   sum_pairs_back<true>(edges, from, to, out_rows, nodes, ids, owners, out_offsets, out_nodes, out_edges,
                        static_cast<int>(degrees), channels, middle, T, tT, X, tX, B, tB, gy, gQ,
-                       tgQ, gu, tgu);
+                       tgQ, gu, tgu, met);
 }

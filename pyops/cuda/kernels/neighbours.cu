@@ -166,6 +166,45 @@ extern "C" __global__ void take_rows(whole entries, const int* nodes, const whol
   }
 }
 
+// out[edge] (+)= sum over its entries of the sum of h over the edges of the row that is their end,
+// less the reverse of the edge. Those sums are `into`; what is no number, or the sum of a few, is
+// summed again without the reverse.
+extern "C" __global__ void pass_on(whole rows, const whole* offsets, const whole* places,
+                                   const int* ends, whole from_rows, const whole* from_offsets,
+                                   const whole* from_edges, const whole* reverse, const real* h,
+                                   const real* into, whole width, whole accumulate, real* out) {
+  constexpr whole few = 4;
+  const Chunk chunk;
+  if (chunk.unit >= rows) return;
+  const Span span = row_span(offsets, chunk.unit);
+  const whole image = reverse ? reverse[chunk.unit] - 1 : -1;
+  for (int k = 0; k < COLUMNS; ++k) {
+    const whole c = chunk.first + k * LANES;
+    if (c >= width) return;
+    real total = 0;
+    for (whole entry = span.start; entry < span.end; ++entry) {
+      const whole node = ends[places[entry] - 1] - 1;
+      if (node >= from_rows) continue;
+      const real all = into[node * width + c];
+      const Span row = row_span(from_offsets, node);
+      if (image < 0) {
+        total += all;
+      } else if (row.end - row.start > few && all - all == 0) {
+        total += all - h[image * width + c];
+      } else {
+        bool left_out = false;
+        for (whole p = row.start; p < row.end; ++p) {
+          const whole edge = from_edges[p] - 1;
+          if (left_out || edge != image) total += h[edge * width + c];
+          else left_out = true;
+        }
+      }
+    }
+    real* const place = out + chunk.unit * width + c;
+    *place = total + (accumulate ? *place : real(0));
+  }
+}
+
 // out[row] (+)= sum over the entries of the row of <table[r], gradient[q]>, where the entries are
 // `places` along the incoming rows: r is their edge, or source, and q their destination. Divided by
 // the number of entries of q if `mean`; with `winners` of q only the columns count that the entry

@@ -107,7 +107,15 @@ class _Triplets:
         self.by_pairs(kernel, 0, a.num_entries, pair, a.out_entries, *self.sizes, *args)
 
     def back(
-        self, second: bool, from_: int, to: int, gq: Any, gu: Any, tgq: Any = None, tgu: Any = None
+        self,
+        second: bool,
+        from_: int,
+        to: int,
+        gq: Any,
+        gu: Any,
+        met: Any,
+        tgq: Any = None,
+        tgu: Any = None,
     ) -> None:
         """Gradients by Q of some entries, and by their directions, see `pairs_back`."""
         a = self.a
@@ -116,10 +124,10 @@ class _Triplets:
         if second:
             args = (
                 self.t, self.tt, a.embedding, self.tx, self.weights.b, self._tb(), a.gy, gq, tgq,
-                gu, tgu,
+                gu, tgu, met,
             )  # fmt: skip
         else:
-            args = self.t, a.embedding, self.weights.b, a.gy, gq, gu
+            args = self.t, a.embedding, self.weights.b, a.gy, gq, gu, met
         pair = (3 if second else 2) * self.degrees + 7
         self.by_pairs(
             "pairs_back_second" if second else "pairs_back", from_, to, pair, *here, *args
@@ -188,14 +196,20 @@ class _Sums:
         x, y = (z.reshape(-1, z.shape[-1]) for z in (x, y))
         return self.of.rt.matmul(x.T, y)
 
-    def add(self, start: int, end: int, gq: Any, tgq: Any, second: bool) -> None:
+    def add(self, start: int, end: int, gq: Any, tgq: Any, met: Any, second: bool) -> None:
         of, a = self.of, self.of.a
         ids = a.in_edges[start:end] - 1
-        b, t = of.weights.b, of.t[ids]
-        x = a.embedding[ids][:, None]
+
+        def if_met(rows: Any) -> Any:
+            """Rows of entries; 0, whatever is there, where there is no pair."""
+            return of.xp.where(met.reshape(-1, *(1,) * (rows.ndim - 1)) != 0, rows, 0)
+
+        def of_pairs(array: Any) -> Any:
+            return None if array is None else if_met(array[ids])
+
+        b, t, tt = of.weights.b, of_pairs(of.t), of_pairs(of.tt)
+        x, tx = (None if z is None else z[:, None] for z in map(of_pairs, (a.embedding, of.tx)))
         tb = None if of.tweights is None else of.tweights.b
-        tt = None if of.tt is None else of.tt[ids]
-        tx = None if of.tx is None else of.tx[ids][:, None]
         if self.wanted & 4:
             k = self.product(t, b.T)
             terms = k * gq
@@ -205,7 +219,7 @@ class _Sums:
                     None if tb is None else self.product(t, tb.T),
                 )
                 terms = _plus(None if tk is None else tk * gq, None if tgq is None else k * tgq)
-            self.embedding[start:end] = 0 if terms is None else terms.sum(1)
+            self.embedding[start:end] = 0 if terms is None else if_met(terms.sum(1))
         if not self.wanted & 10:
             return
         gk = x * gq
@@ -218,15 +232,16 @@ class _Sums:
         # By T and by K, and what they meet: (gradient, factor) pairs whose products are summed.
         pairs_k: list[Any] = [(gk, t)]
         pairs_t: list[Any] = [(gt, of.weights)]
-        factors: list[Any] = [(gt, a.radial)]
+        factors: list[Any] = [(gt, of_pairs(a.radial))]
         if second:
             pairs_k, pairs_t = [(tgk, t), (gk, tt)], [(tgt, of.weights), (gt, of.tweights)]
-            factors = [(tgt, a.radial), (gt, of.tr)]
+            factors = [(tgt, of_pairs(a.radial)), (gt, of_pairs(of.tr))]
         if self.wanted & 2:
-            self.radial[start:end] = self._by_radial(pairs_t, end - start)
+            by_radial = self._by_radial(pairs_t, end - start)
+            self.radial[start:end] = 0 if by_radial is None else if_met(by_radial)
         if self.wanted & 8:
             self.by_b = _plus(self.by_b, *(self.joined(g, s) for g, s in _there(pairs_k)))
-            self.by_a = _plus(self.by_a, *(self._by_a(g, r[ids]) for g, r in _there(factors)))
+            self.by_a = _plus(self.by_a, *(self._by_a(g, r) for g, r in _there(factors)))
 
     def _by_radial(self, pairs: list[Any], count: int) -> Any:
         products = (
@@ -234,7 +249,7 @@ class _Sums:
             for g, w in _there(pairs)
         )
         total = _plus(*products)
-        return 0 if total is None else total.transpose(1, 0, 2).reshape(count, -1)
+        return None if total is None else total.transpose(1, 0, 2).reshape(count, -1)
 
     def _by_a(self, g: Any, radial: Any) -> Any:
         r = self.of.by_degree(radial)
@@ -274,13 +289,13 @@ def _pull(self: _Triplets, prefix: str, wanted: int, second: bool, y: Any) -> No
     sums = _Sums(self, wanted)
     for start, end in self.chunks():
         shape = end - start, a.num_spherical, a.channels
-        gq = tgq = None
+        gq = tgq = met = None
         if wanted & 14:
-            gq = self.empty(*shape)
+            gq, met = self.empty(*shape), self.rt.empty(end - start, "int32")
             tgq = self.empty(*shape) if second and self.tu is not None else None
-        self.back(second, start, end, gq, ends[0][1], tgq, ends[-1][1] if second else None)
+        self.back(second, start, end, gq, ends[0][1], met, tgq, ends[-1][1] if second else None)
         if wanted & 14:
-            sums.add(start, end, gq, tgq, second)
+            sums.add(start, end, gq, tgq, met, second)
     sums.store(prefix, a.accumulate)
     if wanted & 1:
         self.by_vectors(ends, getattr(a, prefix + "vectors"), a.accumulate)
