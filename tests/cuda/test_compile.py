@@ -6,10 +6,12 @@ from pyops._functions import FUNCTIONS
 from pyops.cuda._formulas import functions
 from pyops.cuda._source import compose, kernels, sources, variants
 
-from .nvrtc import cubin
+from .nvrtc import cubin, stacks
 
 ARCHITECTURES = "sm_80", "sm_90"
+HOT = [(name, variant) for name in ("dimenet", "gat", "neighbours") for variant in variants(name)]
 EVERY = [(name, variant) for name in sources() for variant in variants(name)]
+HOT = [(name, variant) for name in ("dimenet", "gat", "neighbours") for variant in variants(name)]
 EVERY = [(name, some) for name, some in EVERY if some.get("CODE", 3) == 3]  # one function of all
 
 
@@ -41,6 +43,14 @@ def test_elementwise_functions_compile(architecture, kind):
     kernel = f'extern "C" __global__ void every(whole form, real* x) {{ *x = {sums}; }}'
     head = compose("matrices", kind, {"LANES": 8}).partition('#line 1 "matrices.cu"')[0]
     assert b"every" in cubin("\n".join([head, *bodies, kernel]), architecture)
+
+
+@pytest.mark.parametrize(("source", "constants"), HOT, ids=label)
+def test_registers_are_enough(source, constants):
+    """What a thread keeps does not spill to memory."""
+    found = stacks(cubin(compose(source, "f", constants), "sm_90"))
+    assert found.keys() >= set(kernels(source))
+    assert not any(found[kernel] for kernel in kernels(source))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
