@@ -66,8 +66,8 @@ extern "C" __global__ void outer(const whole* pieces, const int* nodes, const wh
                                  const real* dparams, const real* features, const real* dfeatures,
                                  real* sums, whole first, whole dim, whole hidden,
                                  whole activation, whole width, whole along) {
-  __shared__ real hid[2][SHORT][UNITS];
-  __shared__ real row[2][SHORT][WIDTH];
+  __align__(16) __shared__ real hid[2][SHORT][UNITS];
+  __align__(16) __shared__ real row[2][SHORT][WIDTH];
   constexpr int columns = WIDTH / 4, threads = columns * (UNITS / 4);
   const whole* piece = pieces + 3 * (first + blockIdx.x);
   const whole blocks = (width + WIDTH - 1) / WIDTH;
@@ -144,9 +144,9 @@ extern "C" __global__ void pull(const whole* pieces, const int* nodes, const who
                                 real* gparams, whole first, whole dim, whole hidden,
                                 whole activation, whole width, whole entries, whole second) {
   // Factors first, then what the products give.
-  __shared__ real room[2 * LONG * (UNITS + 1)];
-  const auto left = reinterpret_cast<real(*)[STEP][LONG + 1]>(room);
-  const auto right = reinterpret_cast<real(*)[STEP][UNITS + 1]>(room + 2 * STEP * (LONG + 1));
+  __align__(16) __shared__ real room[2 * LONG * (UNITS + 1)];
+  const auto left = reinterpret_cast<real(*)[STEP][LONG + 4]>(room);
+  const auto right = reinterpret_cast<real(*)[STEP][UNITS + 4]>(room + 2 * STEP * (LONG + 4));
   const auto p = reinterpret_cast<real(*)[UNITS + 1]>(room);
   const auto q = p + LONG;
   const whole* piece = pieces + 3 * (first + blockIdx.x);
@@ -179,24 +179,25 @@ extern "C" __global__ void pull(const whole* pieces, const int* nodes, const who
       }
       __syncthreads();
       for (int f = 0; f < STEP; ++f) {
-        real h[2], dh[2], g[4], dg[4];
+        real h[2], g[4];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          h[i] = left[0][f][2 * ty + i];
-          dh[i] = left[1][f][2 * ty + i];
-        }
+        for (int i = 0; i < 2; ++i) h[i] = left[0][f][2 * ty + i];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          g[j] = right[0][f][4 * tx + j];
-          dg[j] = right[1][f][4 * tx + j];
-        }
+        for (int j = 0; j < 4; ++j) g[j] = right[0][f][4 * tx + j];
 #pragma unroll
         for (int i = 0; i < 2; ++i)
 #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            ghid[i][j] += h[i] * g[j];
-            if (second) hb[i][j] += h[i] * dg[j] + dh[i] * g[j];
-          }
+          for (int j = 0; j < 4; ++j) ghid[i][j] += h[i] * g[j];
+        if (!second) continue;
+        real dh[2], dg[4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) dh[i] = left[1][f][2 * ty + i];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) dg[j] = right[1][f][4 * tx + j];
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+          for (int j = 0; j < 4; ++j) hb[i][j] += h[i] * dg[j] + dh[i] * g[j];
       }
       __syncthreads();
     }
