@@ -78,9 +78,10 @@ class Convolution(Layer):
     def outer(
         self, side: str, start: int, stop: int, features: Any, tangent: Any, along: bool
     ) -> Any:
-        """Z of some pieces, or its derivative."""
+        """Z of some pieces, or its derivative; that of n only if it is not 0 for all."""
         a, graph, width = self.a, self.a.graph, features.shape[1]
-        sums = self.rt.empty((stop - start, (a.hidden + 1) * width), self.dtype)
+        units = a.hidden if along and tangent is None else a.hidden + 1
+        sums = self.rt.empty((stop - start, units * width), self.dtype)
         across = 16 if width <= 16 else 64
         self.rt.launch(
             "gno",
@@ -100,14 +101,17 @@ class Convolution(Layer):
                 a.activation,
                 width,
                 along,
+                units,
             ],
             WIDTH=across,
         )
         return sums
 
     def rows_of(self, pieces: Any, rows: Any) -> Any:
-        """What the row of each piece has."""
-        return rows if len(pieces) == len(rows) else rows.take(pieces[:, 0], axis=0)
+        """What the row of each piece has, 0 where that has no entries."""
+        found = rows if len(pieces) == len(rows) else rows.take(pieces[:, 0], axis=0)
+        full = pieces[:, 1] < pieces[:, 2]
+        return self.rt.xp.where(full[:, None], found, self.dtype.type(0))
 
     def gather(
         self, side: str, features: Any, tangent: Any, products: Sequence[Product], y: Any
@@ -119,7 +123,7 @@ class Convolution(Layer):
         for start, stop in self.parts(pieces, features.shape[1]):
             for number, (along, matrix) in enumerate(products):
                 sums = self.outer(side, start, stop, features, tangent, along)
-                product = self.multiply(sums, matrix)
+                product = self.multiply(sums, matrix[: sums.shape[1]])
                 found[start:stop] = found[start:stop] + product if number else product
         rt.launch(
             "gno",
@@ -127,7 +131,7 @@ class Convolution(Layer):
             self.dtype,
             blocks(y.size),
             256,
-            [joins, found, y, len(y), y.shape[1], a.accumulate],
+            [pieces, joins, found, y, len(y), y.shape[1], a.accumulate],
             WIDTH=16,
         )
 
@@ -139,7 +143,7 @@ class Convolution(Layer):
         total = self.rt.zeros((len(self.matrix), a.out_features), "d")
         for start, stop in self.parts(pieces, a.in_features):
             sums = self.outer("in", start, stop, a.features, self.tangent, along)
-            total += self.multiply(sums.T, gm[start:stop])
+            total[: sums.shape[1]] += self.multiply(sums.T, gm[start:stop])
         self.store(out, self.length, total)
 
     def layer_gradient(self, second: bool, gcoords: Any, gparams: Any) -> None:

@@ -11,9 +11,7 @@ from .host import COMPILER, Host
 from .rooms import ROOMS, on_device
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-NAMES = [
-    n for n in ROOMS if n in OPERATORS and OPERATORS[n].signature.has_graph and n != "gno_conv"
-]
+NAMES = [n for n in ROOMS if n in OPERATORS and OPERATORS[n].signature.has_graph]
 TABLE = [representative(name) for name in NAMES if name not in PAIRED]
 TABLE += [case for name in PAIRED if name in ROOMS for case in variants(OPERATORS[name])]
 ENDS = [1, 4, 1, 5, 3, 3, 6, 0], [3, 1, 6, 3, 1, 3, 4, 7]

@@ -59,13 +59,13 @@ __device__ inline Activated activate(whole activation, real x) {
   return {s, slope, -2 * s * slope};
 }
 
-// sums[piece, unit, f] = sum over its entries of  act(pre) h  and, behind the last unit, of  h;
+// sums[piece, unit, f] = sum over its entries of  act(pre) h  and, if asked for as one more, of  h;
 // or, where there are tangents, of their derivative  act' dpre h + act dh,  and of  dh.
 extern "C" __global__ void outer(const whole* pieces, const int* nodes, const whole* edges,
                                  const real* coords, const real* params, const real* dcoords,
                                  const real* dparams, const real* features, const real* dfeatures,
                                  real* sums, whole first, whole dim, whole hidden,
-                                 whole activation, whole width, whole along) {
+                                 whole activation, whole width, whole along, whole units) {
   __align__(16) __shared__ real hid[2][SHORT][UNITS];
   __align__(16) __shared__ real row[2][SHORT][WIDTH];
   constexpr int columns = WIDTH / 4, threads = columns * (UNITS / 4);
@@ -119,7 +119,7 @@ extern "C" __global__ void outer(const whole* pieces, const int* nodes, const wh
     }
     __syncthreads();
   }
-  real* out = sums + static_cast<whole>(blockIdx.x) * (hidden + 1) * width;
+  real* out = sums + static_cast<whole>(blockIdx.x) * units * width;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const whole f = f0 + 4 * tx + j;
@@ -129,7 +129,7 @@ extern "C" __global__ void outer(const whole* pieces, const int* nodes, const wh
       const whole unit = unit0 + 4 * ty + i;
       if (unit < hidden) out[unit * width + f] = sum[i][j];
     }
-    if (unit0 == 0 && ty == 0) out[hidden * width + f] = plain[j];
+    if (units > hidden && unit0 == 0 && ty == 0) out[hidden * width + f] = plain[j];
   }
 }
 
@@ -284,15 +284,15 @@ extern "C" __global__ void layer_back(const real* coords, const real* params, co
   q[i] = a.slope * ghid[place];
 }
 
-// y[row, column] (+)= the sum of what its pieces have.
-extern "C" __global__ void join(const whole* joins, const real* parts, real* y, whole rows,
-                                whole width, whole add) {
+// y[row, column] (+)= the sum of what its pieces have, 0 if there are no entries.
+extern "C" __global__ void join(const whole* pieces, const whole* joins, const real* parts,
+                                real* y, whole rows, whole width, whole add) {
   const whole i = thread_number();
   if (i >= rows * width) return;
   const whole row = i / width, column = i % width;
   real sum = 0;
   for (whole piece = joins[row]; piece < joins[row + 1]; ++piece)
-    sum += parts[piece * width + column];
+    if (pieces[3 * piece + 1] < pieces[3 * piece + 2]) sum += parts[piece * width + column];
   y[i] = add ? y[i] + sum : sum;
 }
 
