@@ -1,6 +1,6 @@
 """What has heads on a device: softmax over the entries of rows, and rows gathered head by head.
 
-Launches of kernels/gat.cu.
+Launches of kernels/attend.cu and kernels/scores.cu.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from ._neighbours import THREADS, Columns, Rows, blocks
 from ._runtime import Runtime
 
 WARP, VECTOR, SLOTS = 32, 4, 2
+WIDE = "attend", "attend_out", "attend_back", "gather", "multiply", "average"
+"""The kernels that read features; others read numbers by heads."""
 ALPHA, MEANS, WEIGHTS, SUMS, BACK = range(1, 6)
 
 
@@ -47,7 +49,8 @@ class Heads:
         self.into = neighbours.into(a, nodes=a.in_nodes)
 
     def run(self, kernel: str, grid: Any, *args: Any, shared: int = 0) -> None:
-        self.rt.launch("gat", kernel, self.dtype, grid, THREADS, args, shared)
+        source = "attend" if kernel in WIDE else "scores"
+        self.rt.launch(source, kernel, self.dtype, grid, THREADS, args, shared)
 
     def numbers_of(self, count: int, heads: int | None = None) -> Any:
         return self.rt.empty((count, self.heads if heads is None else heads), self.dtype)

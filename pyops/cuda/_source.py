@@ -35,8 +35,9 @@ def variants(source: str) -> Iterator[dict[str, int]]:
 
 @functools.cache
 def _read(name: str) -> str:
-    """A source, with the elementwise functions where it asks for them."""
+    """A source, with what it includes, and the elementwise functions where it asks for them."""
     text = (KERNELS / name).read_text()
+    text = re.sub(r'^#include "(.+)"$', lambda found: _read(found[1]), text, flags=re.MULTILINE)
     return text.replace("//@ functions\n", codes() + functions()) if "//@" in text else text
 
 

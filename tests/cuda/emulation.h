@@ -213,7 +213,9 @@ inline T exchange(T value, unsigned lane, int line) {
 
 #define CALLER_LINE int line = __builtin_LINE()
 inline void __syncthreads(CALLER_LINE) { emulation::wait(emulation::at_block, line); }
-inline void __syncwarp(unsigned = 0xffffffffu, CALLER_LINE) { emulation::wait(emulation::at_warp, line); }
+inline void __syncwarp(unsigned = 0xffffffffu, CALLER_LINE) {
+  emulation::wait(emulation::at_warp, line);
+}
 
 // `width` lanes exchange values among themselves; the source of a lane without one is itself.
 template <class T>

@@ -90,8 +90,8 @@ __device__ inline Column spherical(double x, const Jet& e, double zero, double n
           0, 0, 0};
 }
 
-// Columns of a basis: of sines, by their frequencies; or else of Bessel functions of each degree, by
-// zeros and norms.
+// Columns of a basis: of sines, by their frequencies; or else of Bessel functions of each degree,
+// by zeros and norms.
 struct Basis {
   whole columns, exponent, each;
   const real* frequencies;

@@ -1,6 +1,6 @@
 // Real spherical harmonics of the directions of vectors, Y_lm = P_l|m|(z) t_m(x, y) with
-// t_m = Re (x + iy)^m or, for negative m, Im (x + iy)^|m|. The slope of P_lm by z is proportional to
-// P_l,m+1. LANES lanes have a vector, and each of them every LANES-th order m.
+// t_m = Re (x + iy)^m or, for negative m, Im (x + iy)^|m|. The slope of P_lm by z is proportional
+// to P_l,m+1. LANES lanes have a vector, and each of them every LANES-th order m.
 constexpr int LANES = 8;
 
 // Coefficients of the recursions, of P_lm at place l (l + 1) / 2 + m.
