@@ -12,6 +12,8 @@ import numpy as np
 from ._source import OPTIONS, compose
 
 Grid = int | tuple[int, int]
+_SHARED = 48 << 10
+"""Bytes of shared memory that every kernel may ask for."""
 PRECISIONS = ("ieee", "tf32x3", "tf32")
 
 
@@ -114,6 +116,7 @@ class CuPy(Runtime):
 
         self.xp = cupy
         self._kernels: dict[Any, Any] = {}
+        self._modules: dict[Any, Any] = {}
 
     def _run(
         self,
@@ -126,13 +129,14 @@ class CuPy(Runtime):
         shared: int,
         constants: dict[str, int],
     ) -> None:
-        key = self.xp.cuda.runtime.getDevice(), source, kernel, dtype.char, *constants.items()
-        function = self._kernels.get(key)
+        key = self.xp.cuda.runtime.getDevice(), source, dtype.char, *constants.items()
+        function = self._kernels.get((key, kernel))
         if function is None:
-            code = compose(source, dtype.char, constants)
-            module = self.xp.RawModule(code=code, options=OPTIONS)
-            function = self._kernels[key] = module.get_function(kernel)
-        if shared > function.max_dynamic_shared_size_bytes:
+            if key not in self._modules:
+                code = compose(source, dtype.char, constants)
+                self._modules[key] = self.xp.RawModule(code=code, options=OPTIONS)
+            function = self._kernels[key, kernel] = self._modules[key].get_function(kernel)
+        if shared > _SHARED and shared > function.max_dynamic_shared_size_bytes:
             function.max_dynamic_shared_size_bytes = shared
         function(grid, block, [_argument(a, dtype) for a in args], shared_mem=shared)
 

@@ -129,23 +129,21 @@ __device__ inline void sum_pairs_back(
 
 #define BACK                                                                                \
   whole from, whole to, whole out_rows, const whole *out_offsets, const int *out_nodes,     \
-      const whole *out_edges,                                                               \
-      whole degrees, whole channels, whole middle
+      const whole *out_edges, whole degrees, whole channels, whole middle
 
 extern "C" __global__ void pairs_back(GRAPH, BACK, const real* T, const real* X, const real* B,
                                       const real* gy, real* gQ, real* gu, int* met) {
   const Edges edges = {exclude, reverse, u, tu};
   sum_pairs_back<false>(edges, from, to, out_rows, nodes, ids, owners, out_offsets, out_nodes,
-                        out_edges, static_cast<int>(degrees), channels, middle, T, 0, X, 0, B, 0, gy, gQ, 0,
-                        gu, 0, met);
+                        out_edges, static_cast<int>(degrees), channels, middle, T, 0, X, 0, B, 0, gy,
+                        gQ, 0, gu, 0, met);
 }
 
 extern "C" __global__ void pairs_back_second(
     GRAPH, BACK, const real* T, const real* tT, const real* X, const real* tX, const real* B,
-    const real* tB, const real* gy, real* gQ, real* tgQ, real* gu, real* tgu,
-    int* met) {
+    const real* tB, const real* gy, real* gQ, real* tgQ, real* gu, real* tgu, int* met) {
   const Edges edges = {exclude, reverse, u, tu};
   sum_pairs_back<true>(edges, from, to, out_rows, nodes, ids, owners, out_offsets, out_nodes,
-                       out_edges, static_cast<int>(degrees), channels, middle, T, tT, X, tX, B, tB, gy, gQ,
-                       tgQ, gu, tgu, met);
+                       out_edges, static_cast<int>(degrees), channels, middle, T, tT, X, tX, B, tB,
+                       gy, gQ, tgQ, gu, tgu, met);
 }
