@@ -247,17 +247,18 @@ def rooms() -> list[str]:
 
 def find_room(phase: Phase) -> Callable[[Any, Any], None]:
     """The function that runs a phase."""
-    room = None
-    if phase.room in rooms_set():
-        module = importlib.import_module(f"{ops.__name__}.{phase.room}")
-        room = getattr(module, phase.kernel, None)
-    if room is None:
+    found = _function(phase.room, phase.kernel) if phase.room in rooms_set() else None
+    if found is None:
         raise NotImplementedError(
             f"{phase.caller}: no kernel for arrays on a device; there are some for "
             f"{', '.join(rooms())}; take copies in host memory, such as cupy.asnumpy makes"
         )
-    found: Callable[[Any, Any], None] = room
     return found
+
+
+@functools.cache
+def _function(room: str, kernel: str) -> Callable[[Any, Any], None] | None:
+    return getattr(importlib.import_module(f"{ops.__name__}.{room}"), kernel, None)
 
 
 rooms_set = functools.cache(lambda: frozenset(rooms()))

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import pyops  # noqa: E402
 import pyops.torch as pt  # noqa: E402
-from pyops.cuda import _device  # noqa: E402
+from pyops.cuda import _device, _door  # noqa: E402
 from pyops.torch import _cuda  # noqa: E402
 
 
@@ -64,8 +64,10 @@ def test_refusals(monkeypatch):
     x = torch.zeros(3)
     with pytest.raises(TypeError, match=r"pyops\.torch\.tanh: x: expected float32 or float64"):
         pt.tanh(x.half())
-    with pytest.raises(NotImplementedError, match="no kernel for arrays on a device"):
-        pt.spherical_harmonics(torch.zeros(1, 3), max_degree=2)
+    with monkeypatch.context() as without:
+        without.setattr(_door, "rooms_set", frozenset)
+        with pytest.raises(NotImplementedError, match="tanh: no kernel for arrays on a device"):
+            pt.tanh(x)
     graph = pyops.Graph([0], [0])
     with pytest.raises(TypeError, match=r"gno_aggregate: graph: expected a graph on the device"):
         pt.gno_aggregate(graph, torch.zeros(1, 1), torch.zeros(1, 1))
