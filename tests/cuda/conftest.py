@@ -20,7 +20,7 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        name = item.module.__name__.rpartition(".")[2]
+        name = item.path.stem
         if rooms.DEVICE and name not in REAL:
             item.add_marker(pytest.mark.skip(reason="about this machine"))
         elif not rooms.DEVICE and name == "test_device":
