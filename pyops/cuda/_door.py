@@ -17,12 +17,11 @@ from ..graph import Graph
 from . import ops
 from ._device import platform
 from ._graph import DeviceGraph
+from ._runtime import PRECISIONS
 
 if TYPE_CHECKING:
     from .._phase import Phase
     from .._plan import Plan
-
-PRECISIONS = "highest", "tf32x3", "tf32"
 
 
 def run(

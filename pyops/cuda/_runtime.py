@@ -14,7 +14,8 @@ from ._source import OPTIONS, compose
 Grid = int | tuple[int, int]
 _SHARED = 48 << 10
 """Bytes of shared memory that every kernel may ask for."""
-PRECISIONS = ("ieee", "tf32x3", "tf32")
+PRECISIONS = "highest", "tf32x3", "tf32"
+"""How exact products of matrices of float32 are."""
 
 
 class Runtime(ABC):
@@ -66,28 +67,29 @@ class Runtime(ABC):
         if all(grid):
             self._run(source, kernel, np.dtype(dtype), grid, block, args, shared, constants)
 
-    def matmul(self, a: Any, b: Any, out: Any = None, precision: str = "ieee") -> Any:
+    def matmul(self, a: Any, b: Any, out: Any = None, precision: str = "highest") -> Any:
         """The product of two matrices, or of stacks of them.
 
         ``"tf32"`` rounds factors of float32 to 10 bits of fraction; ``"tf32x3"`` adds the products
         with what that leaves.
         """
-        if precision == "ieee" or a.dtype.char != "f":
+        if precision == "highest" or a.dtype.char != "f":
             return self.xp.matmul(a, b, out=out)
         if precision == "tf32":
             return self._product(a, b, out)
-        (high, low), (to_high, to_low) = map(self._split, (a, b))
+        (high, finite, low), (to_high, to_finite, to_low) = map(self._split, (a, b))
         out = self._product(high, to_high, out)
-        out += self._product(high, to_low, None)
-        out += self._product(low, to_high, None)
+        out += self._product(finite, to_low, None)
+        out += self._product(low, to_finite, None)
         return out
 
-    def _split(self, a: Any) -> tuple[Any, Any]:
-        """The nearest numbers with 10 bits of fraction, and the rest."""
-        bits = self.xp.ascontiguousarray(a).view(np.uint32)
-        high = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-        high = self.xp.where(self.xp.isfinite(a), high, a)
-        return high, self.xp.where(self.xp.isfinite(a), a - high, a)
+    def _split(self, a: Any) -> tuple[Any, Any, Any]:
+        """The nearest numbers with 10 bits of fraction, those of them that are finite, the rest."""
+        xp, is_finite = self.xp, self.xp.isfinite(a)
+        bits = xp.ascontiguousarray(a).view(np.uint32)
+        rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+        finite = xp.where(is_finite, rounded, 0)
+        return xp.where(is_finite, rounded, a), finite, xp.where(is_finite, a, 0) - finite
 
     @abstractmethod
     def _product(self, a: Any, b: Any, out: Any) -> Any:
