@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,20 +11,30 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 
 VARIANTS = {"f": "r4", "d": "r8"}
+_CUDA = 2, 13
+"""What DLPack calls the memory of a CUDA device, and memory that it manages."""
 
 
 def check_array(label: str, array: object) -> Array:
     """The argument, if it is a real floating-point array of a supported precision."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"{label}: expected a NumPy array, got {_kind(array)}")
+        raise TypeError(f"{label}: expected a NumPy array, got {kind_of(array)}")
     if type(array) is not np.ndarray and not isinstance(array, np.memmap):
         raise TypeError(
-            f"{label}: expected a plain NumPy array, got {_kind(array)}; its special behaviour "
+            f"{label}: expected a plain NumPy array, got {kind_of(array)}; its special behaviour "
             "would be lost, pass numpy.asarray(...) if that is meant"
         )
     if array.dtype.char not in VARIANTS:
         raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
     return array
+
+
+def on_device(value: object) -> bool:
+    """Whether a value is an array, or a graph, on a CUDA device."""
+    try:
+        return int(value.__dlpack_device__()[0]) in _CUDA  # type: ignore[attr-defined]
+    except Exception:  # whatever a strange type does
+        return "__cuda_array_interface__" in dir(type(value)) and not hasattr(value, "__dlpack__")
 
 
 def check_size(label: str, value: object, least: int = 1, most: int = 2**31 - 1) -> int:
@@ -81,6 +91,8 @@ def check_outputs(
     dtype: np.dtype[Any],
     out: Sequence[Array | None] | None,
     accumulate: bool,
+    check: Callable[..., Any] = check_output,
+    overlap: Callable[[Any, Any], bool] = np.shares_memory,
 ) -> None:
     """Refuse arrays that cannot take the outputs; a shape is None where nothing is wanted."""
     if not isinstance(accumulate, (bool, np.bool_)):
@@ -90,7 +102,7 @@ def check_outputs(
             raise ValueError(f"{caller}: accumulate: expected arrays in out to add to, got none")
         return
     if not isinstance(out, (tuple, list)):
-        raise TypeError(f"{caller}: out: expected a tuple of arrays or None, got {_kind(out)}")
+        raise TypeError(f"{caller}: out: expected a tuple of arrays or None, got {kind_of(out)}")
     if len(out) != len(labels):
         raise ValueError(
             f"{caller}: out: expected one entry for each of {', '.join(labels)}, got {len(out)}"
@@ -100,9 +112,9 @@ def check_outputs(
             continue
         if shape is None:
             raise ValueError(f"{caller}: {label}: expected None, its gradient is not wanted")
-        check_output(f"{caller}: {label}", array, shape, dtype)
+        check(f"{caller}: {label}", array, shape, dtype)
         for other in out[:i]:
-            if other is not None and np.shares_memory(array, other):
+            if other is not None and overlap(array, other):
                 raise ValueError(
                     f"{caller}: {label}: expected memory of its own, got some of another entry"
                 )
@@ -139,7 +151,8 @@ def hand_over(
     return tuple(b if g is None else g for b, g in zip(buffers, out, strict=True))
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """The type of a value, as messages name it."""
     kind = type(value)
     if value is None:
         return "None"

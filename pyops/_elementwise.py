@@ -96,6 +96,7 @@ def plan_call(
         None,
         tuple(outputs),
         itemgetter(*map(names.index, slots)),
+        tuple(names),
         fill if layout.parts == 0 else None,
     )
 
@@ -123,7 +124,10 @@ class BroadcastPhase(Phase):
     def __init__(self, operator: Operator, name: str) -> None:
         super().__init__(operator.signature, operator.name, name, ROOM)
         self.function = operator.name
-        self.kernel_phase = "double_backward" if name == "jvp" else name
+
+    @property
+    def arrays(self) -> list[str]:
+        return [*ARRAYS.get(self.kernel, ())]
 
     def _readable(self, given: Sequence[Any]) -> Sequence[Any]:
         return [readable(argument) for argument in given]
@@ -180,7 +184,7 @@ class ElementwisePhase(BroadcastPhase):
         outputs = self._shapes(names, shapes)
         return plan_call(
             self._variants,
-            self.kernel_phase,
+            self.kernel,
             self.function,
             space,
             {

@@ -84,7 +84,7 @@ class Operator:
         (along_rows,) = self._attention.run(inputs, options)
         assert along_rows is not None
         alpha = np.empty_like(along_rows)
-        alpha[np.argsort(inputs[0].dst, kind="stable")] = along_rows
+        alpha[inputs[0]._index("in_order") - 1] = along_rows
         return alpha
 
     def forward(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _kernels
-from ._arrays import Array, buffers_for, check_outputs, hand_over, plain
+from ._arrays import Array, buffers_for, check_outputs, hand_over, on_device, plain
 from ._indices import Indices, check_bounds, check_indices, check_turned
 from ._plan import Kernel, Plan, Slot, make_plan, solved_shapes
 from ._signature import Shape, Signature
@@ -65,8 +65,8 @@ class Phase:
         one = "y" if name == "forward" else "dgy" if name == "jvp" else None
         self.labels = {o: "out" if o == one else f"out: {o}" for o in self.outputs}
 
-        kernel = special or ("double_backward" if second else name)
-        self._variants = compiled(room, kernel)
+        self.room, self.kernel = room, special or ("double_backward" if second else name)
+        self._variants = compiled(room, self.kernel)
         self._plans: dict[Any, Plan] = {}
 
     def run(
@@ -84,6 +84,8 @@ class Phase:
             rows = {n: options[n] for n in self.signature.indexed if n in options}
             options = {n: value for n, value in options.items() if n not in rows}
         plan = self._plan(given, options, wanted)
+        if plan is None:
+            return self._on_device(given, {**options, **rows}, wanted, out, accumulate)
         inputs = self._inputs(given)
         if plan.zeros is not None:
             inputs.append(np.zeros(plan.zeros, plan.dtype).T)
@@ -118,6 +120,12 @@ class Phase:
         if plan.kernel(*plan.order(values)):
             raise MemoryError(f"{self.caller}: not enough memory for the working arrays")
         return tuple(buffers) if out is None else hand_over(buffers, out)
+
+    def _on_device(self, given: Sequence[Any], *rest: Any) -> tuple[Any, ...]:
+        """A call with arrays on a CUDA device."""
+        from .cuda._door import run
+
+        return run(self, given, *rest)
 
     def _rows(self, name: str, rows: Any, length: int | None, graph: Graph) -> Indices:
         """The row numbers of an option as the kernel takes them, counted from 1; 0 for no row."""
@@ -159,6 +167,11 @@ class Phase:
         """What a plan depends on."""
         return array.shape, array.dtype.char
 
+    @property
+    def arrays(self) -> list[str]:
+        """All that its kernel may read or write, by name."""
+        return [*(slot.name for slot in self.slots), *self.outputs]
+
     def output_shape(
         self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
     ) -> tuple[int, ...]:
@@ -175,14 +188,17 @@ class Phase:
 
     def _plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
-    ) -> Plan:
-        """The plan of a call, remembered by everything it depends on."""
+    ) -> Plan | None:
+        """The plan of a call, remembered by everything it depends on; None if its arrays are on a
+        CUDA device."""
         key = self._key(given, options, wanted)
         try:
             plan = self._plans.get(key)
         except TypeError:  # an argument that is not hashable is a mistake
             key, plan = None, None
         if plan is None:
+            if key is None and any(map(on_device, given)):
+                return None
             plan = self._make_plan(given, options, wanted)
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()

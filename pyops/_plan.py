@@ -52,6 +52,8 @@ class Plan:
     order: Callable[[Sequence[Any]], tuple[Any, ...]]
     """Brings constants, threads, accumulate, indices, row numbers, inputs, zeros, outputs into the
     order of the kernel's arguments."""
+    names: tuple[str, ...]
+    """What all these are called."""
     fill: float | None = None
     """What the outputs are where there are no elements to compute them from."""
     flat: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
@@ -117,6 +119,7 @@ def make_plan(
         shapes["gy"] if zeros else None,
         tuple(shapes[name] if name in wanted else None for name in outputs),
         itemgetter(*map(names.index, arguments)),
+        tuple(names),
         flat=(_places(taken, declared, flat), _places(made, declared, flat)),
         indexed=wants,
     )

@@ -104,7 +104,7 @@ class ReductionPhase(BroadcastPhase):
         mean = self.function == "mean"
         return plan_call(
             self._variants,
-            self.kernel_phase,
+            self.kernel,
             "share" if mean and self.name == "backward" else "positive",
             x.shape,
             operands,
@@ -123,6 +123,11 @@ class ReductionPhase(BroadcastPhase):
 
 class ExtremePhase(ReductionPhase):
     """A phase of max or min; the elements that are the extreme share its gradient equally."""
+
+    def __init__(self, operator: Operator, name: str) -> None:
+        super().__init__(operator, name)
+        if name != "forward":
+            self.kernel = f"extreme_{self.kernel}"  # made of others on the host
 
     def _make_plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
@@ -155,6 +160,8 @@ class ExtremePhase(ReductionPhase):
             return super().run(given, options, wanted, out, accumulate)
         given = self._readable(given)
         plan = self._plan(given, options, wanted)
+        if plan is None:
+            return self._on_device(given, options, wanted, out, accumulate)
         if out is not None or accumulate is not False:
             check_outputs(self.caller, self.labels, plan.outputs, plan.dtype, out, accumulate)
         results = self._derivatives(given, options, plan)

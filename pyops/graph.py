@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from ._indices import (
     frozen,
     pack_rows,
 )
+
+if TYPE_CHECKING:
+    from .cuda._graph import DeviceGraph
 
 
 class Sizes(NamedTuple):
@@ -281,6 +284,27 @@ class Graph:
         graph = Graph.__new__(Graph)
         graph._fill(caller, self._src, self._dst, ids, self._num_src, self._num_dst, rows)
         return graph
+
+    def to_device(self, device: int | None = None) -> DeviceGraph:
+        """The graph on a CUDA device, for calls with arrays there.
+
+        Parameters
+        ----------
+        device : int, optional
+            Number of the device; CuPy's current one if not given.
+
+        Raises
+        ------
+        ImportError
+            If CuPy is not installed, see `pip install pyops[cuda]`.
+        RuntimeError
+            If there is no driver or no device.
+        TypeError, ValueError
+            If `device` is not the number of one.
+        """
+        from .cuda._graph import to_device
+
+        return to_device(self, device)
 
     def _index(self, name: str) -> Indices:
         """An index array of the kernels, counted from 1 and made when first asked for.

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from .._operator import Operator
-from ..graph import Graph
 
 Maybe: TypeAlias = "Tensor | None"
 DTYPES = torch.float32, torch.float64
@@ -21,7 +20,7 @@ class Call:
 
     __slots__ = ("graph", "op", "options")
 
-    def __init__(self, op: Operator, graph: Graph | None, options: dict[str, Any]) -> None:
+    def __init__(self, op: Operator, graph: Any, options: dict[str, Any]) -> None:
         self.op, self.graph, self.options = op, graph, options
 
     @property
@@ -32,6 +31,11 @@ class Call:
         self, phase: str, tensors: Sequence[Maybe], wanted: Collection[str] | None = None
     ) -> tuple[Tensor, ...]:
         """A phase on the memory of the tensors; the results that are wanted."""
+        for tensor in tensors:
+            if tensor is not None and not tensor.is_cpu:
+                from ._cuda import run
+
+                return run(self, phase, tensors, wanted)
         graph = () if self.graph is None else (self.graph,)
         arrays = [None if t is None else memory(t) for t in tensors]
         which = {} if wanted is None else {"wanted": wanted}
@@ -80,10 +84,14 @@ def check(label: str, tensor: object) -> Tensor:
         raise TypeError(f"{label}: expected a torch.Tensor, got {type(tensor).__name__}")
     if tensor.is_cpu and tensor.layout is torch.strided and tensor.dtype in DTYPES:
         return tensor
-    if tensor.device.type != "cpu":
-        raise ValueError(f"{label}: expected a tensor on the CPU, got one on {tensor.device}")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise ValueError(
+            f"{label}: expected a tensor on a CUDA device or on the CPU, got one on {tensor.device}"
+        )
     if tensor.layout is not torch.strided:
         raise TypeError(f"{label}: expected a dense tensor, got layout {tensor.layout}")
+    if tensor.dtype in DTYPES:
+        return tensor
     hint = ""
     if torch.is_autocast_enabled("cpu"):
         hint = "; autocast is on: leave it around this call or pass tensor.float()"

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._functorch.utils import unwrap_dead_wrappers
 from torch.autograd import Function, forward_ad
 
+from .._arrays import on_device
 from .._door import Door
 from .._operator import Operator
 from ..graph import Graph
@@ -200,7 +201,7 @@ def _recorded(arguments: Sequence[Any]) -> bool:
 
 
 def _plain(label: str, graph: Any) -> Any:
-    if not isinstance(graph, (Graph, Ends)):
+    if not isinstance(graph, (Graph, Ends)) and not on_device(graph):
         raise TypeError(f"{label}: graph: expected pyops.Graph, got {type(graph).__name__}")
     return graph
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from ..._indices import check_indices
 from ...graph import Graph
+from ._queue import on_host
 
 Integers = npt.ArrayLike
 
@@ -16,6 +19,7 @@ class BipartiteCsc:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.on_device: Any = None
 
     @property
     def n_src_nodes(self) -> int:
@@ -70,7 +74,8 @@ def make_bipartite_csc(
     """
     caller = "make_bipartite_csc"
     arrays = {"offsets": offsets, "indices": indices, "map_csc_to_coo": map_csc_to_coo}
-    checked = {n: check_indices(f"{caller}: {n}", a) for n, a in arrays.items() if a is not None}
+    given = {n: on_host(a) for n, a in arrays.items() if a is not None}
+    checked = {n: check_indices(f"{caller}: {n}", a) for n, a in given.items()}
     kind = checked["offsets"].dtype
     for name, array in checked.items():
         if array.dtype != kind:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..._indices import Indices, check_bounds, check_indices
 from ._csc import BipartiteCsc, Integers, make_bipartite_csc
+from ._queue import on_host
 
 
 class Csc(BipartiteCsc):
@@ -21,7 +22,7 @@ class CscHg(Csc):
 
 def make_csc(offsets: Integers, indices: Integers, map_csc_to_coo: Integers | None = None) -> Csc:
     """A graph whose sources are its destinations; otherwise as `make_bipartite_csc`."""
-    nodes = max(0, len(np.asarray(offsets)) - 1)
+    nodes = max(0, len(np.asarray(on_host(offsets))) - 1)
     return Csc(make_bipartite_csc(offsets, indices, nodes, map_csc_to_coo).graph)
 
 
@@ -36,7 +37,7 @@ def make_csc_hg(
 ) -> CscHg:
     """A graph with a type for each entry; types of nodes are accepted and mean nothing here."""
     graph = CscHg(make_csc(offsets, indices, map_csc_to_coo).graph)
-    types = check_indices("make_csc_hg: edge_types", edge_types)
+    types = check_indices("make_csc_hg: edge_types", on_host(edge_types))
     if len(types) != graph.n_indices:
         raise ValueError(
             f"make_csc_hg: edge_types: expected length len(indices)={graph.n_indices}, "

@@ -2,8 +2,9 @@
 
 Outputs are arrays of the caller, written to. Distances are scaled by the cutoff, [num_edges, 1].
 ``coo_idx`` is [2, num_edges], sources over destinations; offsets and permutations of the edges are
-checked against it. `mma_operation` and `cuda_stream` are accepted and mean nothing here. Widths are
-free: the number of degrees follows from the arrays only through `num_spherical`, 7 as there.
+checked against it, on the host. `mma_operation` means nothing here, `cuda_stream` is for arrays on
+a device, see `_queue`. Widths are free: the number of degrees follows from the arrays only through
+`num_spherical`, 7 as there.
 
 Unlike the original, gradients by angles and second derivatives by distances exist in
 `pyops.dimenet_aggregate` and `pyops.dimenet_basis`; these calls leave them out where it does.
@@ -16,15 +17,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..._arrays import Array, check_array
+from ..._arrays import Array
 from ..._indices import check_indices
 from ...dimenet import dimenet_basis
 from ...graph import Graph
 from ...ops.dimenet_aggregate import dimenet_aggregate
+from ._queue import check_array, moved, on_host, queued
 
 Integers = npt.ArrayLike
 
 
+@queued
 def radial_basis_fwd(
     output_rbf: Array,
     output_sbf_rad: Array,
@@ -39,6 +42,7 @@ def radial_basis_fwd(
     _write("radial_basis_fwd", output_sbf_rad=(output_sbf_rad, results[1]))
 
 
+@queued
 def radial_basis_bwd(
     output_grad_vector: Array,
     output_grad_w: Array,
@@ -59,6 +63,7 @@ def radial_basis_bwd(
     _write(caller, output_grad_w=(output_grad_w, by_w))
 
 
+@queued
 def radial_basis_bwd_bwd(
     output_grad_grad_rbf: Array,
     output_grad_grad_sbf_rad: Array,
@@ -89,6 +94,7 @@ def radial_basis_bwd_bwd(
     _write(caller, output_grad_w=(output_grad_w, by_w))
 
 
+@queued
 def agg_edge_to_edge_fwd(
     output_embedding: Array,
     input_vector: Array,
@@ -111,6 +117,7 @@ def agg_edge_to_edge_fwd(
     _write(caller, output_embedding=(output_embedding, y))
 
 
+@queued
 def agg_edge_to_edge_bwd(
     output_grad_rbf: Array,
     output_grad_embedding: Array,
@@ -144,6 +151,7 @@ def agg_edge_to_edge_bwd(
     _write(caller, output_grad_weights=(output_grad_weights, weights))
 
 
+@queued
 def agg_edge_to_edge_bwd2_main(
     output_grad_rbf_grad_embedding: Array,
     output_grad_embedding_grad_rbf: Array,
@@ -183,6 +191,7 @@ def agg_edge_to_edge_bwd2_main(
     _write(caller, output_grad_weights=(output_grad_weights, weights))
 
 
+@queued
 def agg_edge_to_edge_bwd2_grad(
     output_grad_grad_embedding: Array,
     input_vector: Array,
@@ -235,11 +244,11 @@ def _distances(caller: str, vector: Array, w: Array, sbf: Array) -> tuple[Array,
 
 def _graph(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
     """The graph of the list of edges, which offsets and permutation have to describe as well."""
-    ends = np.asarray(coo_idx)
+    ends = np.asarray(on_host(coo_idx))
     if ends.ndim != 2 or len(ends) != 2:
         raise ValueError(f"{caller}: coo_idx: expected shape (2, num_edges), got {ends.shape}")
     src, dst = (check_indices(f"{caller}: coo_idx", row) for row in ends)
-    arrays = {name: check_indices(f"{caller}: {name}", a) for name, a in packed.items()}
+    arrays = {n: check_indices(f"{caller}: {n}", on_host(a)) for n, a in packed.items()}
     (name, offsets) = next((n, a) for n, a in arrays.items() if n.endswith("offsets"))
     graph = Graph(src, dst, max(0, len(offsets) - 1))
     rows = src if name == "src_offsets" else dst
@@ -254,7 +263,8 @@ def _graph(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
             raise ValueError(f"{caller}: dst_edge_index: expected edges by destination")
     elif (np.diff(src) < 0).any():
         raise ValueError(f"{caller}: coo_idx: expected edges sorted by source")
-    return graph
+    found: Graph = moved(graph)
+    return found
 
 
 def _write(caller: str, **outputs: tuple[Array, Array | None]) -> None:

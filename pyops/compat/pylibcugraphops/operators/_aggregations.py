@@ -4,7 +4,8 @@ Messages come from the sources (n2n), from the edges (e2n), or from both side by
 has the destination's own features after them. ``output_extrema_location`` takes, for a maximum or
 minimum, the number of the entry that attains it, the first of equals, -1 in empty rows. Weighted
 means are divided by the sum of the weights, which ``node_degree`` takes if it is given.
-``stream_id`` is accepted and means nothing here.
+``stream_id`` is for arrays on a device, see `_queue`; there, maxima
+and minima have no ``output_extrema_location``, which their backward calls need.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ...._arrays import Array
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
 from .._csc_full import Csc
+from .._queue import queued, refuse_on_device
 from ._reductions import (
     AggOp,
     back_by_extremes,
@@ -48,6 +50,7 @@ class Aggregation:
         y = aggregate(g, x, edge, None, own, reduce=operation.value)
         write(f"{caller}: output_embedding", output, y, next(iter(arrays.values())).dtype)
         if operation in EXTREMES and location is not None:
+            refuse_on_device(f"{caller}: output_extrema_location", location)
             parts = [] if x is None else [x[g.src]]
             parts += [] if edge is None else [edge[g.edge_ids]]
             messages = np.concatenate(parts, axis=1)
@@ -80,7 +83,7 @@ class Aggregation:
                     results[n] = back_by_extremes(entries[:, part], rows, sizes[n], gy[:, part])
         else:
             zeros = [
-                np.zeros((sizes[n], widths[n]), gy.dtype) if n else None
+                np.zeros_like(gy, shape=(sizes[n], widths[n])) if n else None
                 for n in (self.nodes, self.edges)
             ]
             back = aggregate.backward(g, *zeros, None, None, messages, reduce=operation.value)
@@ -103,6 +106,7 @@ _CONCAT_BOTH = Aggregation(
 )
 
 
+@queued
 def agg_simple_n2n_fwd(
     output_embedding: Array,
     input_embedding: Array,
@@ -118,6 +122,7 @@ def agg_simple_n2n_fwd(
     )
 
 
+@queued
 def agg_simple_n2n_bwd(
     grad_input: Array,
     grad_output: Array,
@@ -131,6 +136,7 @@ def agg_simple_n2n_bwd(
     _SIMPLE_N2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
 
 
+@queued
 def agg_simple_e2n_fwd(
     output_embedding: Array,
     input_embedding: Array,
@@ -146,6 +152,7 @@ def agg_simple_e2n_fwd(
     )
 
 
+@queued
 def agg_simple_e2n_bwd(
     grad_input: Array,
     grad_output: Array,
@@ -159,6 +166,7 @@ def agg_simple_e2n_bwd(
     _SIMPLE_E2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
 
 
+@queued
 def agg_simple_n2n_e2n_fwd(
     output_embedding: Array,
     input_node_embedding: Array,
@@ -175,6 +183,7 @@ def agg_simple_n2n_e2n_fwd(
     )
 
 
+@queued
 def agg_simple_n2n_e2n_bwd(
     grad_input_node: Array,
     grad_input_edge: Array,
@@ -189,6 +198,7 @@ def agg_simple_n2n_e2n_bwd(
     _SIMPLE_BOTH.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
 
 
+@queued
 def agg_concat_n2n_fwd(
     output_embedding: Array,
     input_embedding: Array,
@@ -204,6 +214,7 @@ def agg_concat_n2n_fwd(
     )
 
 
+@queued
 def agg_concat_n2n_bwd(
     grad_input: Array,
     grad_output: Array,
@@ -217,6 +228,7 @@ def agg_concat_n2n_bwd(
     _CONCAT_N2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
 
 
+@queued
 def agg_concat_e2n_fwd(
     output_embedding: Array,
     input_edge_embedding: Array,
@@ -233,6 +245,7 @@ def agg_concat_e2n_fwd(
     )
 
 
+@queued
 def agg_concat_e2n_bwd(
     grad_input_edge: Array,
     grad_input_node: Array,
@@ -249,6 +262,7 @@ def agg_concat_e2n_bwd(
     _CONCAT_E2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
 
 
+@queued
 def agg_concat_n2n_e2n_fwd(
     output_embedding: Array,
     input_node_embedding: Array,
@@ -267,6 +281,7 @@ def agg_concat_n2n_e2n_fwd(
     )
 
 
+@queued
 def agg_concat_n2n_e2n_bwd(
     grad_input_node: Array,
     grad_input_edge: Array,

@@ -4,8 +4,8 @@ Rows have the heads side by side, ``dim_node = num_heads * width``. ``softmax_sc
 scores before and after the softmax, [2, num_heads, n_indices], ``activation_scores`` the activated
 sums of both ends, [n_indices, dim_node]. Backward calls make both again and only check the shapes
 of what forward left, of the scratch and of the workspace; all of these may be None, as may
-gradients that are not needed. ``stream_id`` is accepted and means nothing here. Results are the
-same to the last bit in every run, with and without workspace.
+gradients that are not needed. ``stream_id`` is for arrays on a device, see `_queue`. Results are
+the same to the last bit in every run, with and without workspace.
 
 Of ``mha_simple`` only the PyTorch wrapper is documented: the arguments have its names and stand in
 the order of the other calls.
@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array, check_array, check_number, check_output, check_size
+from ...._arrays import Array, check_number, check_size, on_device
 from ...._operator import Operator
 from ....ops.gat import gat
 from ....ops.gat_v2 import gat_v2
 from ....ops.transformer_conv import transformer_conv
 from .._csc import BipartiteCsc
+from .._queue import check_array, check_output, graph_for, run
 from ._scores import ACTIVATIONS, logits_of
 
 INPUTS = {
@@ -111,6 +112,12 @@ class Call:
                 raise TypeError(
                     f"{self.__name__}: {name}: expected {wanted}, got {type(given[name]).__name__}"
                 )
+        if any(map(on_device, given.values())):
+            run(self.__name__, given, lambda: self._run(given))
+        else:
+            self._run(given)
+
+    def _run(self, given: dict[str, Any]) -> None:
         self._check(given)
         if "output_embedding" in given:
             self._forward(given)
@@ -178,7 +185,7 @@ class Call:
 
     def _forward(self, given: dict[str, Any]) -> None:
         inputs, options, _ = self._prepared(given)
-        graph, scores = given["graph"].graph, given["softmax_scores"]
+        graph, scores = graph_for(given["graph"]), given["softmax_scores"]
         result = self.op(
             graph,
             *inputs,
@@ -199,7 +206,7 @@ class Call:
         out = [given.get("grad_" + self.inputs.get(name, "")) for name in names]
         wanted = [name for name, array in zip(names, out, strict=True) if array is not None]
         self.op.backward(
-            given["graph"].graph,
+            graph_for(given["graph"]),
             *inputs,
             given["grad_output_embedding"],
             wanted=wanted,

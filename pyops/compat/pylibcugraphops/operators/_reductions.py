@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array, check_array, check_output
+from ...._arrays import Array
 from ...._indices import Indices, check_indices
 from ....graph import Graph
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
+from .._queue import check_array, check_output, graph_for, refuse_on_device
 
 
 class AggOp(Enum):
@@ -31,7 +32,8 @@ def check_call(caller: str, graph: object, kind: type, operation: object = AggOp
     if not isinstance(operation, AggOp):
         raise TypeError(f"{caller}: aggregation_operation: expected AggOp, got {operation!r}")
     assert isinstance(graph, BipartiteCsc)
-    return graph.graph
+    found: Graph = graph_for(graph)
+    return found
 
 
 def table(label: str, array: object, rows: int) -> Array:
@@ -76,6 +78,7 @@ def read_extremes(caller: str, graph: Graph, location: Any, shape: tuple[int, ..
     label = f"{caller}: output_extrema_location"
     if location is None:
         raise TypeError(f"{label}: expected what the forward call wrote, got None")
+    refuse_on_device(label, location)
     entries = check_indices(label, np.ravel(location)).reshape(np.shape(location))
     if entries.shape != shape:
         raise ValueError(f"{label}: expected shape {shape}, got {entries.shape}")

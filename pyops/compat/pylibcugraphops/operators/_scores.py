@@ -30,7 +30,7 @@ def logits_of(
     """The scores of all entries, [n_indices, num_heads]; `sums` takes what gat_v2 activates."""
     heads = params.num_heads
     dtype = inputs[0].dtype.newbyteorder("=")
-    logits = np.empty((graph.num_entries, heads), dtype)
+    logits: Array = np.empty_like(inputs[0], dtype, shape=(graph.num_entries, heads))
     src, dst, ids = graph.src, graph.dst, graph.edge_ids
 
     def by_heads(x: Array) -> Array:

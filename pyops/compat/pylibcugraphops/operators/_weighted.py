@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array, check_array
+from ...._arrays import Array
 from ....graph import Graph
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
 from .._csc_full import Csc
+from .._queue import check_array, queued, refuse_on_device
 from ._reductions import AggOp, check_call, find_extremes, table, weight_sums, write, write_extremes
 
 
+@queued
 def agg_weighted_n2n_fwd(
     output_embedding: Array,
     input_embedding: Array,
@@ -36,6 +38,7 @@ def agg_weighted_n2n_fwd(
     write(f"{caller}: output_embedding", output_embedding, y, y.dtype)
 
 
+@queued
 def agg_concat_weighted_n2n_fwd(
     output_embedding: Array,
     input_embedding: Array,
@@ -55,6 +58,7 @@ def agg_concat_weighted_n2n_fwd(
     write(f"{caller}: output_embedding", output_embedding, both, y.dtype)
 
 
+@queued
 def agg_weighted_n2n_bwd(
     grad_input: Array | None,
     grad_edge_weight: Array | None,
@@ -77,6 +81,7 @@ def agg_weighted_n2n_bwd(
     _deliver(caller, grad_input, gx, grad_edge_weight, gw)
 
 
+@queued
 def agg_concat_weighted_n2n_bwd(
     grad_input: Array | None,
     grad_edge_weight: Array | None,
@@ -128,6 +133,7 @@ def _forward(
         if degree is not None:
             write(f"{caller}: node_degree", degree, sums[:, 0], y.dtype)
     if operation in (AggOp.Max, AggOp.Min) and location is not None:
+        refuse_on_device(f"{caller}: output_extrema_location", location)
         messages = weight[graph.edge_ids][:, None] * x[graph.src]
         write_extremes(caller, location, find_extremes(graph, messages, y))
     return y

@@ -1,0 +1,84 @@
+"""Radial bases on a device: launches of kernels/bessel.cu, and the zeros of Bessel functions."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._neighbours import THREADS, blocks
+from ._runtime import Runtime
+
+LANES = 32
+Doubles = npt.NDArray[np.float64]
+
+
+def _value_and_slope(degree: int, t: Doubles) -> tuple[Doubles, Doubles]:
+    """j_l(t) and its slope at arguments above l."""
+    before, here = np.cos(t) / t, np.sin(t) / t
+    for k in range(degree):
+        before, here = here, (2 * k + 1) / t * here - before
+    return here, before - (degree + 1) / t * here
+
+
+@functools.cache
+def zeros_and_norms(degrees: int, count: int) -> tuple[Doubles, Doubles]:
+    """The first positive zeros z of j_0, j_1, ..., and z sqrt(2) / |j_(l+1)(z)|, [degree, n].
+
+    Those of j_l lie between those of j_(l-1), where bisection keeps Newton's steps.
+    """
+    zeros = np.pi * np.arange(1, count + degrees, dtype=np.float64)
+    found, norms = np.empty((2, degrees, count))
+    for degree in range(degrees):
+        if degree:
+            low, high = zeros[:-1].copy(), zeros[1:].copy()
+            rising = np.where(np.arange(len(low)) % 2, -1, 1)
+            t = (low + high) / 2
+            for _ in range(60):
+                f, slope = _value_and_slope(degree, t)
+                high, low = np.where(f * rising < 0, t, high), np.where(f * rising < 0, low, t)
+                step = t - f / slope
+                t = np.where((step > low) & (step < high), step, (low + high) / 2)
+            zeros = t
+        found[degree] = zeros[:count]
+        _, slope = _value_and_slope(degree, found[degree])
+        norms[degree] = found[degree] * np.sqrt(2) / abs(slope)
+    return found, norms
+
+
+class Basis:
+    """The columns of a basis, in the form that the kernels take."""
+
+    def __init__(self, rt: Runtime, a: Any, columns: int, each: int = 1, **tables: Any) -> None:
+        self.rt, self.a, self.columns = rt, a, columns
+        self.arguments = (
+            a.num_samples, columns, a.exponent, each, tables.get("frequencies"),
+            tables.get("zeros"), tables.get("norms"), a.distances,
+        )  # fmt: skip
+
+    def _run(self, kernel: str, units: int, lanes: int, *args: Any) -> None:
+        every = (*self.arguments, *args)
+        self.rt.launch(
+            "bessel", kernel, self.a.distances.dtype, blocks(units, lanes), THREADS, every
+        )
+
+    def evaluate(self) -> None:
+        a = self.a
+        self._run("evaluate", a.num_samples * self.columns, 1, a.accumulate, a.y)
+
+    def pull(
+        self, by_x: Any, by_w: Any = None, dgy: Any = None, second: bool = False,
+        hx: Any = None, hw: Any = None,
+    ) -> None:  # fmt: skip
+        """Gradients of either order; by_w is summed over the samples."""
+        a = self.a
+        shape = a.num_samples, self.columns
+        terms = None if by_w is None else self.rt.empty(shape, "float64")
+        self._run(
+            "pull", a.num_samples, LANES, a.gy, second, hx, hw, a.accumulate, by_x, terms, dgy
+        )
+        if terms is not None:
+            total = terms.sum(0)
+            by_w[...] = by_w + total if a.accumulate else total

@@ -1,0 +1,210 @@
+"""What a kernel network makes of features: sums over entries, products with its last layer.
+
+    Z_i = sum over in(i) of (hidden_e | 1) (x) h_j,  m_i = Z_i W,  W = [V; b_v]
+
+with the rows of a graph in pieces, so many at a time that `WORKSPACE` holds their Z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from ._runtime import Runtime
+
+WORKSPACE = 2**27
+"""Bytes of the largest of the working arrays."""
+UNITS = 64
+"""Hidden units that a block of the kernels takes."""
+Product = tuple[bool, Any]
+"""Whether the sums are those of the derivative, and the matrix that they are multiplied by."""
+
+
+def blocks(number: int, size: int = 256) -> int:
+    return -(-number // size)
+
+
+class Layer:
+    """The first layer of a network, with its derivative along cotangents."""
+
+    def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
+        self.rt, self.a, self.dtype = rt, a, a.params.dtype
+        self.coords, self.params = a.coords, a.params
+        self.dcoords, self.dparams = getattr(a, "hcoords", None), getattr(a, "hparams", None)
+        self.length = a.hidden * (a.dim + 1)
+        self.operands = self.coords, self.params, self.dcoords, self.dparams
+        self.moves = self.dcoords is not None or self.dparams is not None
+
+    def weight(self, params: Any, rows: int) -> Any:
+        """The last layer of a block, [rows of V and b_v, ...]."""
+        return params[self.length :].reshape(rows, -1)
+
+    def multiply(self, left: Any, right: Any) -> Any:
+        return self.rt.matmul(left, right, precision=self.a.precision)
+
+    def store(self, out: Any, start: int, sums: Any) -> None:
+        """Sums in their place in a block of parameters."""
+        part = out[start : start + sums.size]
+        part[...] = part + sums.reshape(-1) if self.a.accumulate else sums.reshape(-1)
+
+
+class Convolution(Layer):
+    """A layer and the entries of a graph that it is for."""
+
+    def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
+        super().__init__(rt, a)
+        self.tangent = getattr(a, "hfeatures", None)
+        inward, units = a.in_features, a.hidden + 1
+        self.matrix = self.weight(a.params, units * inward)
+        self.turned = self._turn(self.matrix)
+        self.matrix_tangent = self.turned_tangent = None
+        if self.dparams is not None:
+            self.matrix_tangent = self.weight(self.dparams, units * inward)
+            self.turned_tangent = self._turn(self.matrix_tangent)
+
+    def _turn(self, matrix: Any) -> Any:
+        """The matrix with rows for the features of destinations and columns for sources."""
+        blocks = matrix.reshape(-1, self.a.in_features, self.a.out_features)
+        return blocks.swapaxes(1, 2).reshape(-1, self.a.in_features)
+
+    def parts(self, pieces: Any, width: int) -> Iterator[tuple[int, int]]:
+        """First and last of as many pieces as go together."""
+        each = (self.a.hidden + 1) * width * self.dtype.itemsize
+        most = max(1, WORKSPACE // each)
+        for start in range(0, len(pieces), most):
+            yield start, min(start + most, len(pieces))
+
+    def outer(
+        self, side: str, start: int, stop: int, features: Any, tangent: Any, along: bool
+    ) -> Any:
+        """Z of some pieces, or its derivative; that of n only if it is not 0 for all."""
+        a, graph, width = self.a, self.a.graph, features.shape[1]
+        units = a.hidden if along and tangent is None else a.hidden + 1
+        sums = self.rt.empty((stop - start, units * width), self.dtype)
+        across = 16 if width <= 16 else 64
+        self.rt.launch(
+            "gno",
+            "outer",
+            self.dtype,
+            (stop - start, blocks(a.hidden, UNITS) * blocks(width, across)),
+            across * 4,
+            [
+                *(graph._index(f"{side}_{name}") for name in ("pieces", "nodes", "edges")),
+                *self.operands,
+                features,
+                tangent,
+                sums,
+                start,
+                a.dim,
+                a.hidden,
+                a.activation,
+                width,
+                along,
+                units,
+            ],
+            WIDTH=across,
+        )
+        return sums
+
+    def rows_of(self, pieces: Any, rows: Any) -> Any:
+        """What the row of each piece has, 0 where that has no entries."""
+        found = rows if len(pieces) == len(rows) else rows.take(pieces[:, 0], axis=0)
+        full = pieces[:, 1] < pieces[:, 2]
+        return self.rt.xp.where(full[:, None], found, self.dtype.type(0))
+
+    def gather(
+        self, side: str, features: Any, tangent: Any, products: Sequence[Product], y: Any
+    ) -> None:
+        """y (+)= the sums over the rows of a side, multiplied."""
+        a, rt = self.a, self.rt
+        pieces, joins = (a.graph._index(f"{side}_{name}") for name in ("pieces", "joins"))
+        found = (rt.empty if products else rt.zeros)((len(pieces), y.shape[1]), self.dtype)
+        for start, stop in self.parts(pieces, features.shape[1]):
+            for number, (along, matrix) in enumerate(products):
+                sums = self.outer(side, start, stop, features, tangent, along)
+                product = self.multiply(sums, matrix[: sums.shape[1]])
+                found[start:stop] = found[start:stop] + product if number else product
+        rt.launch(
+            "gno",
+            "join",
+            self.dtype,
+            blocks(y.size),
+            256,
+            [pieces, joins, found, y, len(y), y.shape[1], a.accumulate],
+            WIDTH=16,
+        )
+
+    def weight_gradient(self, along: bool, out: Any) -> None:
+        """The gradient by the last layer, sum of Z (x) gm, in its place in `out`."""
+        a = self.a
+        pieces = a.graph._index("in_pieces")
+        gm = self.rows_of(pieces, a.gy)
+        total = self.rt.zeros((len(self.matrix), a.out_features), "d")
+        for start, stop in self.parts(pieces, a.in_features):
+            sums = self.outer("in", start, stop, a.features, self.tangent, along)
+            total[: sums.shape[1]] += self.multiply(sums.T, gm[start:stop])
+        self.store(out, self.length, total)
+
+    def layer_gradient(self, second: bool, gcoords: Any, gparams: Any) -> None:
+        """Those by coords and by the first layer, as far as they are wanted."""
+        a, rt = self.a, self.rt
+        names = "in_pieces", "in_nodes", "in_edges"
+        pieces, nodes, edges = map(a.graph._index, names)
+        gm = self.rows_of(pieces, a.gy)
+        layers = blocks(a.hidden, UNITS)
+        by_entry = sums = None
+        if gcoords is not None:
+            by_entry = rt.empty((layers, a.num_entries, a.dim), self.dtype)
+        if gparams is not None:
+            sums = rt.zeros(self.length, "d")
+        for start, stop in self.parts(pieces, a.in_features):
+            weights = self.multiply(gm[start:stop], self.matrix.T)
+            moved = None
+            if second and self.matrix_tangent is not None:
+                moved = self.multiply(gm[start:stop], self.matrix_tangent.T)
+            by_piece = None
+            if sums is not None:
+                by_piece = rt.empty((stop - start, self.length), self.dtype)
+            rt.launch(
+                "gno",
+                "pull",
+                self.dtype,
+                (stop - start, layers),
+                256,
+                [
+                    pieces,
+                    nodes,
+                    edges,
+                    *self.operands,
+                    a.features,
+                    self.tangent,
+                    weights,
+                    moved,
+                    by_entry,
+                    by_piece,
+                    start,
+                    a.dim,
+                    a.hidden,
+                    a.activation,
+                    a.in_features,
+                    a.num_entries,
+                    second,
+                ],
+                WIDTH=16,
+            )
+            if sums is not None:
+                add_rows(rt, by_piece, sums)
+        if gcoords is not None:
+            sizes = a.num_edges, a.num_entries, layers, a.dim, a.accumulate
+            held = [a.id_offsets, a.id_entries, by_entry, gcoords, *sizes]
+            rt.launch("gno", "by_edge", self.dtype, blocks(gcoords.size), 256, held, WIDTH=16)
+        if sums is not None:
+            self.store(gparams, 0, sums)
+
+
+def add_rows(rt: Runtime, x: Any, sums: Any) -> None:
+    """sums += the sum of the rows of a matrix."""
+    columns = sums.size
+    held = [x, sums, x.size // columns, columns]
+    rt.launch("gno", "add_rows", x.dtype, blocks(columns, 32), (32, 8), held, WIDTH=16)

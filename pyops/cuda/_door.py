@@ -1,0 +1,263 @@
+"""Calls with arrays on a CUDA device: checked by the plans of the host, run by a room of `ops`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._arrays import check_outputs, kind_of, on_device
+from .._broadcast import packed
+from ..graph import Graph
+from . import ops
+from ._device import platform
+from ._graph import DeviceGraph
+from ._runtime import PRECISIONS
+
+if TYPE_CHECKING:
+    from .._phase import Phase
+    from .._plan import Plan
+
+
+def run(
+    phase: Phase,
+    given: Sequence[Any],
+    options: Mapping[str, Any],
+    wanted: Collection[str] | None,
+    out: Sequence[Any] | None,
+    accumulate: bool,
+) -> tuple[Any, ...]:
+    """Check a call, queue its kernels on the caller's current stream, return its outputs."""
+    call = Call(phase, given)
+    room = find_room(phase)
+    rows = {n: options[n] for n in phase.signature.indexed if n in options}
+    rest = {n: value for n, value in options.items() if n not in rows}
+    precision = check_precision(phase.caller, rest.pop("precision", "highest"))
+    plan = phase._plan(call.stand_ins, rest, wanted)
+    assert plan is not None
+    if out is not None or accumulate is not False:
+        check_outputs(
+            phase.caller,
+            phase.labels,
+            plan.outputs,
+            plan.dtype,
+            out,
+            accumulate,
+            call.check_output,
+            call.share,
+        )
+    try:
+        with call.platform.on(call.device):
+            inputs = call.inputs(plan)
+            buffers, targets = call.buffers(plan, out, accumulate, inputs)
+            made = [buffer for buffer in buffers if buffer is not None]
+            if plan.fill is not None:
+                for buffer in made:
+                    buffer[...] = buffer + plan.fill if accumulate else plan.fill
+            else:
+                found = [call.rows(n, rows.get(n), length) for n, length in plan.indexed.items()]
+                indices = map(call.graph._index, plan.indices) if call.graph else ()
+                values = [*plan.constants, 1, bool(accumulate), *indices, *found, *inputs, *made]
+                fields = dict.fromkeys(phase.arrays)
+                for place, name in enumerate(plan.names):
+                    if name not in fields or place >= len(plan.constants):
+                        fields[name] = values[place]
+                a = SimpleNamespace(**fields)
+                a.graph, a.precision, a.table = call.graph, precision, call.table
+                room(call.runtime, a)
+            for buffer, target in zip(buffers, targets, strict=True):
+                if target is not None:
+                    target[...] = buffer
+    except MemoryError as error:
+        raise MemoryError(
+            f"{phase.caller}: not enough memory on device {call.device}: {error}"
+        ) from error
+    given_to = out or [None] * len(buffers)
+    return tuple(b if o is None else o for b, o in zip(buffers, given_to, strict=True))
+
+
+class Call:
+    """The arguments of a call, as arrays of the runtime and as the host can check them."""
+
+    def __init__(self, phase: Phase, given: Sequence[Any]) -> None:
+        self.phase, self.given = phase, given
+        self.platform = platform(phase.caller)
+        self.runtime = self.platform.runtime
+        self.graph: DeviceGraph | None = None
+        self.stand_ins: list[Any] = []
+        """Arrays of the same shapes and types, of which only these are looked at."""
+        self._arrays: list[Any] = []
+        self.device, self._first = -1, 0
+        for place, argument in enumerate(given):
+            if argument is None:
+                self.stand_ins.append(None)
+            elif isinstance(argument, DeviceGraph):
+                self.graph = argument
+                self._settle(place, argument.device)
+                self.stand_ins.append(argument.to_host())
+            elif on_device(argument):
+                array, number = self.platform.adopt(argument)
+                self._settle(place, number)
+                self._arrays.append(array)
+                self.stand_ins.append(stand_in(array.shape, array.dtype))
+            elif isinstance(argument, Graph):
+                raise TypeError(
+                    f"{self._label(place)}: expected a graph on the device like the arrays, "
+                    "graph.to_device(), got one on the host"
+                )
+            else:
+                raise TypeError(
+                    f"{self._label(place)}: expected an array on the device like the other "
+                    f"arguments, got {kind_of(argument)}"
+                )
+
+    def _settle(self, place: int, device: int) -> None:
+        """Refuse arguments on different devices."""
+        if self.device < 0:
+            self.device, self._first = device, place
+        elif device != self.device:
+            raise ValueError(
+                f"{self._label(place)}: expected device {self.device} like "
+                f"{self._label(self._first).rpartition(' ')[2]}, got device {device}"
+            )
+
+    def _label(self, place: int) -> str:
+        """What an argument is called, where the operator takes as many."""
+        graph = [_NO_GRAPH] if self.phase.signature.has_graph else []
+        if graph and place == 0:
+            return f"{self.phase.caller}: graph"
+        _, places = self.phase._split([*graph, *range(len(graph), len(self.given))])
+        return f"{self.phase.caller}: {self.phase.slots[places.index(place)].label}"
+
+    def inputs(self, plan: Plan) -> list[Any]:
+        """The arrays as the kernels take them."""
+        arrays = [self.runtime.xp.ascontiguousarray(array) for array in self._arrays]
+        return (
+            arrays if plan.zeros is None else [*arrays, self.runtime.zeros(plan.zeros, plan.dtype)]
+        )
+
+    def buffers(
+        self, plan: Plan, out: Sequence[Any] | None, accumulate: bool, inputs: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """The arrays that kernels write to, and for each where it has to be copied to, if so."""
+        buffers: list[Any] = []
+        targets: list[Any] = []
+        make = self.runtime.zeros if accumulate else self.runtime.empty
+        for given, shape in zip(out or [None] * len(plan.outputs), plan.outputs, strict=True):
+            target = None
+            if given is not None:
+                target, _ = self.platform.adopt(given)
+                buffer = self.runtime.xp.ascontiguousarray(target)
+                if any(self._meet(target, array) for array in inputs):
+                    buffer = target.copy()
+            else:
+                buffer = None if shape is None else make(shape, plan.dtype)
+            buffers.append(buffer)
+            targets.append(None if target is buffer else target)
+        return buffers, targets
+
+    def rows(self, name: str, rows: Any, length: int | None) -> Any:
+        """The row numbers of an option, counted from 1; 0 for no row."""
+        if on_device(rows):
+            raise TypeError(
+                f"{self.phase.caller}: {name}: expected row numbers in host memory, where they "
+                f"are checked, got {kind_of(rows)}"
+            )
+        assert self.graph is not None
+        checked = self.phase._rows(name, rows, length, self.graph.to_host())
+        return None if length is None else self.platform.copy(checked)
+
+    def table(self, array: Any) -> Any:
+        """A small array on the device, copied when a call first needs it."""
+        key = self.platform, self.device, array.shape, array.dtype.char, array.tobytes()
+        found = _TABLES.get(key)
+        if found is None:
+            if len(_TABLES) >= _MOST_TABLES:
+                _TABLES.clear()
+            found = _TABLES[key] = self.platform.copy(array)
+        return found
+
+    def check_output(
+        self, label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> Any:
+        """An array given to be written to."""
+        if not on_device(array):
+            raise TypeError(
+                f"{label}: expected an array on the device like the arguments, got {kind_of(array)}"
+            )
+        buffer, number = self.platform.adopt(array)
+        if number != self.device:
+            raise ValueError(
+                f"{label}: expected device {self.device} like the arguments, got device {number}"
+            )
+        if buffer.dtype != dtype:
+            raise TypeError(f"{label}: expected {dtype} like the inputs, got {buffer.dtype}")
+        if buffer.shape != shape:
+            raise ValueError(f"{label}: expected shape {shape}, got {buffer.shape}")
+        if any(n > 1 and s == 0 for n, s in zip(buffer.shape, buffer.strides, strict=True)):
+            raise ValueError(f"{label}: expected distinct elements, got strides {buffer.strides}")
+        return buffer
+
+    def share(self, one: Any, other: Any) -> bool:
+        """Whether two arrays given meet in memory."""
+        return self._meet(self.platform.adopt(one)[0], self.platform.adopt(other)[0])
+
+    def _meet(self, one: Any, other: Any) -> bool:
+        (start, stop), (first, last) = map(self._ends, (one, other))
+        return start < last and first < stop
+
+    def _ends(self, array: Any) -> tuple[int, int]:
+        """The addresses from the lowest element to the end of the highest."""
+        start = self.platform.address(array)
+        if 0 in array.shape:
+            return start, start
+        steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+        low, high = (sum(s for s in steps if s * sign > 0) for sign in (-1, 1))
+        return start + low, start + high + array.dtype.itemsize
+
+
+_MOST_TABLES = 10_000
+_TABLES: dict[Any, Any] = {}
+_NO_GRAPH = Graph([], [])
+
+
+@functools.lru_cache(maxsize=10_000)
+def stand_in(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """An array of the host like one in C order, of no size in memory: nobody reads its elements."""
+    strides = [dtype.itemsize * n for n in packed(shape)]
+    return np.lib.stride_tricks.as_strided(np.zeros((), dtype), shape, strides)
+
+
+def check_precision(caller: str, precision: object) -> str:
+    if precision not in PRECISIONS:
+        raise ValueError(f"{caller}: precision: expected one of {PRECISIONS}, got {precision!r}")
+    return str(precision)
+
+
+def rooms() -> list[str]:
+    """The operators that run on a device."""
+    return sorted(module.name for module in pkgutil.iter_modules(ops.__path__))
+
+
+def find_room(phase: Phase) -> Callable[[Any, Any], None]:
+    """The function that runs a phase."""
+    found = _function(phase.room, phase.kernel) if phase.room in rooms_set() else None
+    if found is None:
+        raise NotImplementedError(
+            f"{phase.caller}: no kernel for arrays on a device; there are some for "
+            f"{', '.join(rooms())}; take copies in host memory, such as cupy.asnumpy makes"
+        )
+    return found
+
+
+@functools.cache
+def _function(room: str, kernel: str) -> Callable[[Any, Any], None] | None:
+    return getattr(importlib.import_module(f"{ops.__name__}.{room}"), kernel, None)
+
+
+rooms_set = functools.cache(lambda: frozenset(rooms()))

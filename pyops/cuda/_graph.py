@@ -1,0 +1,135 @@
+"""Graphs whose index arrays are on a CUDA device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._arrays import check_size
+from .._indices import Indices
+from ..graph import Graph
+from ._device import Platform, platform
+
+PIECE = 1024
+"""Most entries of a row that are summed one after the other."""
+
+
+class DeviceGraph:
+    """A graph on a CUDA device, as `Graph.to_device` makes it; it goes with arrays there alone.
+
+    Each index array is copied when a call first needs it, and then stays.
+    """
+
+    __slots__ = ("_arrays", "_device", "_host", "_platform")
+
+    def __init__(self, host: Graph, on: Platform, device: int) -> None:
+        self._host, self._platform, self._device = host, on, device
+        self._arrays: dict[str, Any] = {}
+
+    @property
+    def device(self) -> int:
+        """The number of the device."""
+        return self._device
+
+    @property
+    def num_src(self) -> int:
+        """Number of source nodes."""
+        return self._host.num_src
+
+    @property
+    def num_dst(self) -> int:
+        """Number of destination nodes."""
+        return self._host.num_dst
+
+    @property
+    def num_edges(self) -> int:
+        """Number of rows of edge arrays."""
+        return self._host.num_edges
+
+    @property
+    def num_entries(self) -> int:
+        """Number of entries (source, destination)."""
+        return self._host.num_entries
+
+    @property
+    def src(self) -> Any:
+        """Source node of each entry, int32 [num_entries], on the device."""
+        return self._index("src")
+
+    @property
+    def dst(self) -> Any:
+        """Destination node of each entry, int32 [num_entries], on the device."""
+        return self._index("dst")
+
+    @property
+    def edge_ids(self) -> Any:
+        """Row of the edge arrays of each entry, int64 [num_entries], on the device."""
+        return self._index("edge_ids")
+
+    def to_host(self) -> Graph:
+        """The graph that this one was made of."""
+        return self._host
+
+    def __repr__(self) -> str:
+        return f"Device{self._host!r}"[:-1] + f", device={self._device})"
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Where the index arrays are, as arrays say it."""
+        return 2, self._device
+
+    def _index(self, name: str) -> Any:
+        """An index array of the kernels, counted from 1 and copied when first asked for.
+
+        Those of the host, and besides: ``in_rows``, the destination of each entry along the
+        incoming rows; ``in_pieces`` and ``in_joins``, see `cut`; and the same for outgoing rows.
+        """
+        found = self._arrays.get(name)
+        if found is None:
+            with self._platform.on(self._device):
+                found = self._platform.copy(self._numbers(name))
+            found = self._arrays.setdefault(name, found)
+        return found
+
+    def longest(self, side: str) -> int:
+        """The most entries of an incoming row, "in", an outgoing one, "out", or an edge, "id"."""
+        name = f"{side}_longest"
+        if name not in self._arrays:
+            counts = np.diff(self._host._index(f"{side}_offsets"))
+            self._arrays[name] = int(counts.max(initial=0))
+        return int(self._arrays[name])
+
+    def _numbers(self, name: str) -> Indices:
+        if name in ("src", "dst", "edge_ids"):
+            ends: Indices = getattr(self._host, name)
+            return ends
+        side, _, kind = name.partition("_")
+        if kind not in ("rows", "pieces", "joins"):
+            return self._host._index(name)
+        offsets = self._host._index(f"{side}_offsets")
+        if kind == "rows":
+            return np.repeat(np.arange(1, len(offsets), dtype=np.int32), np.diff(offsets))
+        return cut(offsets - 1)[kind == "joins"]
+
+
+def cut(offsets: Indices) -> tuple[Indices, Indices]:
+    """Rows in pieces of at most `PIECE` entries, one at least to a row.
+
+    First the row of each piece and where its entries start and stop; then the offsets of the
+    pieces of each row. All counted from 0.
+    """
+    steps = np.diff(offsets)
+    parts = np.maximum(1, -(-steps // PIECE))
+    joins = np.concatenate([[0], np.cumsum(parts)]).astype(np.int64)
+    row = np.repeat(np.arange(len(steps)), parts)
+    start = offsets[row] + PIECE * (np.arange(len(row)) - joins[row])
+    stop = np.minimum(start + PIECE, offsets[row + 1])
+    return np.stack([row, start, stop], 1).astype(np.int64), joins
+
+
+def to_device(host: Graph, device: int | None) -> DeviceGraph:
+    """See `Graph.to_device`."""
+    on = platform("Graph.to_device")
+    if device is None:
+        return DeviceGraph(host, on, on.current())
+    return DeviceGraph(host, on, check_size("Graph.to_device: device", device, 0, on.count - 1))

@@ -1,0 +1,143 @@
+"""What has heads on a device: softmax over the entries of rows, and rows gathered head by head.
+
+Launches of kernels/attend.cu and kernels/scores.cu.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import _neighbours as neighbours
+from ._neighbours import THREADS, Columns, Rows, blocks
+from ._runtime import Runtime
+
+WARP, VECTOR, SLOTS = 32, 4, 2
+WIDE = "attend", "attend_out", "attend_back", "gather", "multiply", "average"
+"""The kernels that read features; others read numbers by heads."""
+ALPHA, MEANS, WEIGHTS, SUMS, BACK = range(1, 6)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Features by heads at the other ends of entries, and a factor of all of them."""
+
+    array: Any
+    stride: int
+    by_head: int
+    scale: float = 1.0
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return self.array, self.stride, self.by_head, self.scale
+
+
+def _power(n: int) -> int:
+    """The least power of two that is not below."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+class Heads:
+    """Kernels that take numbers of entries head by head, and features of a width for each head."""
+
+    def __init__(self, rt: Runtime, a: Any, dtype: Any, heads: int, width: int) -> None:
+        self.rt, self.a, self.dtype = rt, a, dtype
+        self.heads, self.width = heads, width
+        self.lanes = min(WARP, _power(-(-width // VECTOR)))
+        self.across = min(WARP // self.lanes, _power(-(-heads // SLOTS)))
+        self.parts = -(-width // (self.lanes * VECTOR))
+        self.into = neighbours.into(a, nodes=a.in_nodes)
+
+    def run(self, kernel: str, grid: Any, *args: Any, shared: int = 0) -> None:
+        source = "attend" if kernel in WIDE else "scores"
+        self.rt.launch(source, kernel, self.dtype, grid, THREADS, args, shared)
+
+    def numbers_of(self, count: int, heads: int | None = None) -> Any:
+        return self.rt.empty((count, self.heads if heads is None else heads), self.dtype)
+
+    def gather(self, kernel: str, rows: Rows, parts: int, *args: Any) -> None:
+        """Launch for the pieces of long rows, then for the rows."""
+        chunks = -(-self.heads // (SLOTS * self.across)) * parts
+        for pieces, units in ((1, rows.pieces), (0, rows.count)):
+            self.run(
+                kernel, (blocks(units, WARP), chunks), pieces, rows.count, rows.entries,
+                rows.offsets, rows.nodes, self.lanes, self.across, parts, self.width, *args,
+            )  # fmt: skip
+
+    def partial(self, rows: Rows) -> Any:
+        return self.numbers_of(rows.pieces, self.heads * self.width)
+
+    def own(self, array: Any) -> Gathered:
+        return Gathered(array, self.heads * self.width, self.width)
+
+    def owners(self) -> Any:
+        return neighbours.owners(self.a)
+
+    def sum(self, rows: Rows, table: Any, out: Any = None, accumulate: bool = False) -> Any:
+        """The sums over rows of what entries have."""
+        width = table.shape[1]
+        if out is None:
+            out = self.numbers_of(rows.count, width)
+        place = Columns(out, width, 0)
+        neighbours.add(self.rt, rows, Columns(table, width, 0), width, place, accumulate)
+        return out
+
+    def sum_into(self, table: Any) -> Any:
+        return self.sum(neighbours.into(self.a), table)
+
+    def by_edges(self) -> Rows:
+        return neighbours.of_edges(self.a, edges=self.a.id_entries)
+
+    def multiply(
+        self, sources: Any, destinations: Any, gradients: Gathered, x: Gathered, dots: Any,
+        other: Any = None, other_dots: Any = None,
+    ) -> None:  # fmt: skip
+        """The products of the gradients of destinations with features of sources."""
+        entries = self.a.num_entries
+        self.run(
+            "multiply", blocks(entries * self.heads, 8), entries, self.heads, self.width, sources,
+            destinations, *gradients.arguments, x.array, x.stride, x.by_head, other, dots,
+            other_dots,
+        )  # fmt: skip
+
+
+class Softmax(Heads):
+    """A softmax of scores over the entries into each destination."""
+
+    scores: tuple[Any, ...]
+    """Heads, activation, slope; numbers of sources, destinations and edges; factors of edges; and
+    the largest score of each destination and one over its sum of exponentials."""
+
+    def soften(self) -> None:
+        a = self.a
+        top, share = self.numbers_of(a.num_dst), self.numbers_of(a.num_dst)
+        partial = self.numbers_of(self.into.pieces, 2 * self.heads)
+        for pieces, units in ((1, self.into.pieces), (0, a.num_dst)):
+            self.run(
+                "soften", blocks(units, WARP), pieces, a.num_dst, a.num_entries, a.in_offsets,
+                a.in_nodes, a.in_edges, *self.scores, None, None, partial, top, share,
+            )  # fmt: skip
+        self.scores = *self.scores, top, share
+
+    def alone(
+        self,
+        step: int,
+        owners: Any,
+        *,
+        places: Any = None,
+        tangents: Any = None,
+        mean: Any = None,
+        dots: Any = None,
+        tdots: Any = None,
+        sums: Any = None,
+        first: Any = None,
+        second: Any = None,
+        masked: Any = None,
+    ) -> None:
+        """A step of `entries_alone`."""
+        a = self.a
+        self.run(
+            "entries_alone", blocks(a.num_entries * self.heads, 1), step, tangents is not None,
+            a.num_entries, a.in_nodes, a.in_edges, owners, places, *self.scores,
+            *(tangents or (None,) * 4), mean, dots, tdots, sums, first, second, masked,
+        )  # fmt: skip

@@ -1,0 +1,172 @@
+"""What rooms run on: arrays, kernels and products of matrices."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ._source import OPTIONS, compose
+
+Grid = int | tuple[int, int]
+_SHARED = 48 << 10
+"""Bytes of shared memory that every kernel may ask for."""
+PRECISIONS = "highest", "tf32x3", "tf32"
+"""How exact products of matrices of float32 are."""
+
+
+class Runtime(ABC):
+    """Arrays of a library like NumPy, kernels from the sources, and products.
+
+    A kernel takes arrays (None for a null pointer), whole numbers as ``long long`` and numbers as
+    ``real``. Everything is queued; nothing is waited for.
+    """
+
+    xp: Any
+    """The library of the arrays."""
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Any:
+        """An array to be written to."""
+        return self.xp.empty(shape, dtype)
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Any:
+        return self.xp.zeros(shape, dtype)
+
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        dtype: Any,
+        grid: Grid,
+        block: Grid,
+        args: Sequence[Any],
+        shared: int = 0,
+        **constants: int,
+    ) -> None:
+        """Queue a kernel of ``kernels/{source}.cu``; none where the grid has no blocks.
+
+        Parameters
+        ----------
+        source, kernel : str
+            Where it is and what it is called.
+        dtype : dtype
+            The precision of ``real``.
+        grid, block : int or tuple of int
+            Blocks, and threads of each, in one dimension or two.
+        args : sequence
+            What the kernel takes.
+        shared : int
+            Bytes of the shared array of a block.
+        **constants : int
+            Numbers that the source is compiled with, among those it lists.
+        """
+        grid, block = _pair(grid), _pair(block)
+        if all(grid):
+            self._run(source, kernel, np.dtype(dtype), grid, block, args, shared, constants)
+
+    def matmul(self, a: Any, b: Any, out: Any = None, precision: str = "highest") -> Any:
+        """The product of two matrices, or of stacks of them.
+
+        ``"tf32"`` rounds factors of float32 to 10 bits of fraction; ``"tf32x3"`` adds the products
+        with what that leaves.
+        """
+        if precision == "highest" or a.dtype.char != "f":
+            return self.xp.matmul(a, b, out=out)
+        if precision == "tf32":
+            return self._product(a, b, out)
+        (high, finite, low), (to_high, to_finite, to_low) = map(self._split, (a, b))
+        out = self._product(high, to_high, out)
+        out += self._product(finite, to_low, None)
+        out += self._product(low, to_finite, None)
+        return out
+
+    def _split(self, a: Any) -> tuple[Any, Any, Any]:
+        """The nearest numbers with 10 bits of fraction, those of them that are finite, the rest."""
+        xp, is_finite = self.xp, self.xp.isfinite(a)
+        bits = xp.ascontiguousarray(a).view(np.uint32)
+        rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+        finite = xp.where(is_finite, rounded, 0)
+        return xp.where(is_finite, rounded, a), finite, xp.where(is_finite, a, 0) - finite
+
+    @abstractmethod
+    def _product(self, a: Any, b: Any, out: Any) -> Any:
+        """A product of float32 whose factors are rounded to 10 bits of fraction."""
+
+    @abstractmethod
+    def _run(
+        self,
+        source: str,
+        kernel: str,
+        dtype: np.dtype[Any],
+        grid: tuple[int, int],
+        block: tuple[int, int],
+        args: Sequence[Any],
+        shared: int,
+        constants: dict[str, int],
+    ) -> None:
+        """Queue a kernel."""
+
+
+class CuPy(Runtime):
+    """The current device and stream of CuPy."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.xp = cupy
+        self._kernels: dict[Any, Any] = {}
+        self._modules: dict[Any, Any] = {}
+
+    def _run(
+        self,
+        source: str,
+        kernel: str,
+        dtype: np.dtype[Any],
+        grid: tuple[int, int],
+        block: tuple[int, int],
+        args: Sequence[Any],
+        shared: int,
+        constants: dict[str, int],
+    ) -> None:
+        key = self.xp.cuda.runtime.getDevice(), source, dtype.char, *constants.items()
+        function = self._kernels.get((key, kernel))
+        if function is None:
+            if key not in self._modules:
+                code = compose(source, dtype.char, constants)
+                self._modules[key] = self.xp.RawModule(code=code, options=OPTIONS)
+            function = self._kernels[key, kernel] = self._modules[key].get_function(kernel)
+        if shared > _SHARED and shared > function.max_dynamic_shared_size_bytes:
+            function.max_dynamic_shared_size_bytes = shared
+        function(grid, block, [_argument(a, dtype) for a in args], shared_mem=shared)
+
+    def _product(self, a: Any, b: Any, out: Any) -> Any:
+        from cupy._core import _routines_linalg as products
+
+        before = products.get_compute_type(np.float32)
+        products.set_compute_type(np.float32, products.COMPUTE_TYPE_TF32)
+        try:
+            return self.xp.matmul(a, b, out=out)
+        finally:
+            products.set_compute_type(np.float32, before)
+
+
+def _pair(size: Grid) -> tuple[int, int]:
+    return (size, 1) if isinstance(size, int) else size
+
+
+def _argument(value: Any, dtype: np.dtype[Any]) -> Any:
+    """An argument of the width that the kernel takes."""
+    if value is None:
+        return np.uint64(0)
+    if isinstance(value, (bool, int, np.integer)):
+        return np.int64(value)
+    return dtype.type(value) if isinstance(value, (float, np.floating)) else value
+
+
+@functools.cache
+def cupy_runtime() -> CuPy:
+    """The one runtime of the package."""
+    return CuPy()

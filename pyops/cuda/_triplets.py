@@ -1,0 +1,161 @@
+"""Pairs of edges that meet at a node, on a device: launches of kernels/triplets_*.cu."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from . import _neighbours as neighbours
+from ._neighbours import Columns, blocks
+from ._runtime import Runtime
+
+WARP, CHUNK, NODE_THREADS = 32, 8, 128
+
+
+class Weights:
+    """A and B of a block [A; B], or of its tangent."""
+
+    def __init__(self, a: Any, block: Any) -> None:
+        degrees, radial = a.num_spherical, a.num_radial
+        self.a = block[: degrees * radial].reshape(degrees, radial, a.middle)
+        self.b = block[degrees * radial :]
+
+
+class Triplets:
+    """What the phases share: sizes, directions, T; and tangents, None where there are none."""
+
+    def __init__(self, rt: Runtime, a: Any, given: int = 0) -> None:
+        self.rt, self.a, self.xp = rt, a, rt.xp
+        self.dtype = a.vectors.dtype
+        self.degrees = next(n for n in (4, 8, 16, 32) if a.num_spherical <= n)
+        self.line = WARP if self.degrees > 8 else 2 * WARP
+        self.owners = neighbours.owners(a)
+        self.weights = Weights(a, a.weights)
+        self.tweights = Weights(a, a.hweights) if given & 8 else None
+        self.tx = a.hembedding if given & 4 else None
+        self.tr = a.hradial if given & 2 else None
+        self.u, self.tu = self._directions(a.hvectors if given & 1 else None)
+        self.t = self._through_a(a.radial, self.weights)
+        self.tt = plus(
+            None if self.tr is None else self._through_a(self.tr, self.weights),
+            None if self.tweights is None else self._through_a(a.radial, self.tweights),
+        )
+        self.graph = (
+            a.num_entries, a.num_dst, a.in_offsets, a.in_nodes, a.in_edges, self.owners, a.exclude,
+            a.reverse if a.exclude == 3 else None, self.u, self.tu,
+        )  # fmt: skip
+
+    def empty(self, *shape: int) -> Any:
+        return self.rt.empty(shape, self.dtype)
+
+    def run(self, kernel: str, grid: Any, *args: Any, shared: int = 0, threads: int = 256) -> None:
+        source = "triplets_back" if kernel.startswith("pairs_back") else "triplets_into"
+        self.rt.launch(
+            source, kernel, self.dtype, grid, threads, args, shared, DEGREES=self.degrees
+        )
+
+    def _directions(self, tangents: Any) -> tuple[Any, Any]:
+        edges = self.a.num_edges
+        u = self.empty(edges, 4)
+        tu = None if tangents is None else self.empty(edges, 4)
+        self.run("directions", blocks(edges, 1), edges, self.a.vectors, tangents, u, tu)
+        return u, tu
+
+    def by_degree(self, radial: Any) -> Any:
+        """Radial parts as [edge, degree, n]."""
+        return radial.reshape(len(radial), self.a.num_spherical, self.a.num_radial)
+
+    def _through_a(self, radial: Any, weights: Weights) -> Any:
+        """A_l R_l of all edges, [edge, degree, middle]."""
+        product = self.rt.matmul(self.by_degree(radial).transpose(1, 0, 2), weights.a)
+        return self.xp.ascontiguousarray(product.transpose(1, 0, 2))
+
+    def by_pairs(self, kernel: str, from_: int, to: int, pair: int, *args: Any) -> None:
+        """A kernel with a warp for each entry; `pair` numbers of a pair are in shared memory."""
+        bytes_of_warp = (WARP * pair + WARP) * self.dtype.itemsize
+        warps = max(1, min(NODE_THREADS // WARP, (200 << 10) // bytes_of_warp))
+        grid = -(-(to - from_) // warps), self.parts
+        self.run(
+            kernel, grid, *self.graph, *args, shared=warps * bytes_of_warp, threads=warps * WARP
+        )
+
+    @property
+    def parts(self) -> int:
+        """In how many parts the channels are taken."""
+        return int(-(-self.a.channels // self.line))
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.a.num_spherical, self.a.channels, self.a.middle
+
+    def into(self, second: bool, gy: Any, y: Any, gu: Any, tgu: Any = None) -> None:
+        """y of entries, and gradients by their directions, see `pairs_into`."""
+        a = self.a
+        args: tuple[Any, ...]
+        if second:
+            args = self.t, self.tt, a.embedding, self.tx, self.weights.b, self._tb(), gy, y, gu, tgu
+        else:
+            args = self.t, a.embedding, self.weights.b, gy, y, gu
+        pair = (4 if second else 2) * CHUNK + 6
+        kernel = "pairs_into_second" if second else "pairs_into"
+        self.by_pairs(kernel, 0, a.num_entries, pair, a.out_entries, *self.sizes, *args)
+
+    def back(
+        self,
+        second: bool,
+        from_: int,
+        to: int,
+        gq: Any,
+        gu: Any,
+        met: Any,
+        tgq: Any = None,
+        tgu: Any = None,
+    ) -> None:
+        """Gradients by Q of some entries, and by their directions, see `pairs_back`."""
+        a = self.a
+        here = from_, to, a.num_src, a.out_offsets, a.out_nodes, a.out_edges, *self.sizes
+        args: tuple[Any, ...]
+        if second:
+            args = (
+                self.t, self.tt, a.embedding, self.tx, self.weights.b, self._tb(), a.gy, gq, tgq,
+                gu, tgu, met,
+            )  # fmt: skip
+        else:
+            args = self.t, a.embedding, self.weights.b, a.gy, gq, gu, met
+        pair = (3 if second else 2) * self.degrees + 7
+        self.by_pairs(
+            "pairs_back_second" if second else "pairs_back", from_, to, pair, *here, *args
+        )
+
+    def _tb(self) -> Any:
+        return None if self.tweights is None else self.tweights.b
+
+    def to_edges(self, table: Any, out: Any, accumulate: bool) -> None:
+        """The sums over the entries of each edge."""
+        width = table.shape[1]
+        rows = neighbours.of_edges(self.a, edges=self.a.id_entries)
+        place = Columns(out, width, 0)
+        neighbours.add(self.rt, rows, Columns(table, width, 0), width, place, accumulate)
+
+    def chunks(self, most: int) -> list[tuple[int, int]]:
+        """Entries whose gradients by Q are kept at once, of so many numbers."""
+        step = max(1, most // (self.a.num_spherical * self.a.channels))
+        entries = self.a.num_entries
+        return [(start, min(start + step, entries)) for start in range(0, entries, step)]
+
+    def by_vectors(self, by_ends: list[Any], out: Any, accumulate: bool) -> None:
+        """From gradients by directions at both ends of pairs, with tangents or without."""
+        sums = []
+        for ends in by_ends:
+            total = ends[0].sum(1) + ends[1].sum(1)
+            edges = self.empty(self.a.num_edges, 3)
+            self.to_edges(total, edges, False)
+            sums.append(edges)
+        args = self.a.num_edges, self.u, self.tu, sums[0], sums[1] if len(sums) > 1 else None
+        self.run("by_vectors", blocks(self.a.num_edges, 1), *args, accumulate, out)
+
+
+def plus(*terms: Any) -> Any:
+    """The sum of those that are there."""
+    there = [term for term in terms if term is not None]
+    return functools.reduce(lambda x, y: x + y, there) if there else None

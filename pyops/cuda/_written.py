@@ -1,0 +1,24 @@
+"""Outputs that are written in several steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Written:
+    """Which outputs have been written: the first step overwrites, unless the caller accumulates."""
+
+    def __init__(self, a: Any) -> None:
+        self._a = a
+        self._names: set[str] = set()
+
+    def __call__(self, name: str) -> bool:
+        """Whether the next step adds to this output."""
+        first = name not in self._names
+        self._names.add(name)
+        return bool(self._a.accumulate) or not first
+
+    def clear(self, name: str, array: Any = None) -> None:
+        """Set an output to 0 if no step has written it."""
+        if not self(name):
+            (getattr(self._a, name) if array is None else array)[...] = 0

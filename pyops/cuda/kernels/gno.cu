@@ -1,0 +1,325 @@
+// The layer of a kernel network, and its products with features over the entries of rows.
+//
+// Parameters begin with U | b, both [.., hidden]: `pre` is b + sum over k of U[k] x[k]. Rows of
+// entries come in pieces: row, start and end, counted from 0.
+//! WIDTH 16 64
+constexpr int UNITS = 64;   // hidden units of a block
+constexpr int SHORT = 16;   // entries that `outer` takes at a time
+constexpr int LONG = 32;    // entries that `pull` takes at a time
+constexpr int STEP = 16;    // features that `pull` takes at a time
+constexpr int THREADS = 256;
+
+struct Layer {
+  const real *coords, *params;
+  whole dim, hidden;
+
+  // b + U x of a unit for an edge; without b for a derivative.
+  __device__ real pre(whole edge, whole unit, bool bias = true) const {
+    real sum = bias ? params[dim * hidden + unit] : real(0);
+#pragma unroll 1
+    for (whole k = 0; k < dim; ++k) sum += params[k * hidden + unit] * coords[edge * dim + k];
+    return sum;
+  }
+};
+
+// dpre = U dx + dU x + db; what is not given counts as 0.
+__device__ inline real tangent(const Layer& layer, const real* dcoords, const real* dparams,
+                               whole edge, whole unit) {
+  real sum = 0;
+  if (dcoords) sum = Layer{dcoords, layer.params, layer.dim, layer.hidden}.pre(edge, unit, false);
+  if (dparams) sum += Layer{layer.coords, dparams, layer.dim, layer.hidden}.pre(edge, unit);
+  return sum;
+}
+
+struct Activated {
+  real value, slope, curvature;
+};
+
+__device__ inline real within(real x, real bound) {
+  return x > bound ? bound : x < -bound ? -bound : x;
+}
+
+// As the compiled kernels number them: relu, silu, gelu, tanh.
+__device__ inline Activated activate(whole activation, real x) {
+  if (activation == 1) {
+    const bool off = x <= 0, wrong = is_nan(x);
+    return {off ? real(0) : x, wrong ? x : off ? real(0) : real(1), wrong ? x : real(0)};
+  }
+  if (activation == 2) {
+    const real y = within(x, 800), s = 1 / (1 + exp(-y));
+    return {(x < 0 ? y : x) * s, s * (1 + y * (1 - s)), s * (1 - s) * (2 + y * (1 - 2 * s))};
+  }
+  if (activation == 3) {
+    const real y = within(x, 40);
+    const real phi = real(0.39894228040143267794) * exp(real(-0.5) * y * y);
+    const real cdf = real(0.5) * erfc(real(-0.70710678118654752440) * y);
+    return {(x < 0 ? y : x) * cdf, cdf + y * phi, phi * (2 - y * y)};
+  }
+  const real s = tanh(x), slope = 1 - s * s;
+  return {s, slope, -2 * s * slope};
+}
+
+// sums[piece, unit, f] = sum over its entries of  act(pre) h  and, if asked for as one more, of  h;
+// or, where there are tangents, of their derivative  act' dpre h + act dh,  and of  dh.
+extern "C" __global__ void outer(const whole* pieces, const int* nodes, const whole* edges,
+                                 const real* coords, const real* params, const real* dcoords,
+                                 const real* dparams, const real* features, const real* dfeatures,
+                                 real* sums, whole first, whole dim, whole hidden,
+                                 whole activation, whole width, whole along, whole units) {
+  __align__(16) __shared__ real hid[2][SHORT][UNITS];
+  __align__(16) __shared__ real row[2][SHORT][WIDTH];
+  constexpr int columns = WIDTH / 4, threads = columns * (UNITS / 4);
+  const whole* piece = pieces + 3 * (first + blockIdx.x);
+  const whole blocks = (width + WIDTH - 1) / WIDTH;
+  const whole unit0 = blockIdx.y / blocks * UNITS, f0 = blockIdx.y % blocks * WIDTH;
+  const Layer layer{coords, params, dim, hidden};
+  const bool moves = dcoords || dparams;  // the hidden layer has a derivative
+  const int tx = threadIdx.x % columns, ty = threadIdx.x / columns;
+  real sum[4][4] = {}, plain[4] = {};
+  for (whole start = piece[1]; start < piece[2]; start += SHORT) {
+    const int count = piece[2] - start < SHORT ? static_cast<int>(piece[2] - start) : SHORT;
+    for (int i = threadIdx.x; i < SHORT * UNITS; i += threads) {
+      const int t = i / UNITS, u = i % UNITS;
+      real value = 0, moved = 0;
+      if (t < count && unit0 + u < hidden) {
+        const whole edge = edges[start + t] - 1;
+        const Activated a = activate(activation, layer.pre(edge, unit0 + u));
+        value = a.value;
+        if (along && moves) moved = a.slope * tangent(layer, dcoords, dparams, edge, unit0 + u);
+      }
+      hid[0][t][u] = value;
+      hid[1][t][u] = moved;
+    }
+    for (int i = threadIdx.x; i < SHORT * WIDTH; i += threads) {
+      const int t = i / WIDTH, f = i % WIDTH;
+      const bool there = t < count && f0 + f < width;
+      const whole place = there ? (nodes[start + t] - 1) * width + f0 + f : 0;
+      row[0][t][f] = there && features ? features[place] : real(0);
+      row[1][t][f] = there && along && dfeatures ? dfeatures[place] : real(0);
+    }
+    __syncthreads();
+    for (int term = 0; term < 2; ++term) {
+      if (along ? !(term ? dfeatures != nullptr : moves) : term) continue;
+      const auto& left = hid[along ? 1 - term : 0];
+      const auto& right = row[term];
+      const bool counts = term == static_cast<int>(along);
+      for (int t = 0; t < count; ++t) {
+        real a[4], b[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] = left[t][4 * ty + i];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) b[j] = right[t][4 * tx + j];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int j = 0; j < 4; ++j) sum[i][j] += a[i] * b[j];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) plain[j] += counts ? b[j] : real(0);
+      }
+    }
+    __syncthreads();
+  }
+  real* out = sums + static_cast<whole>(blockIdx.x) * units * width;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const whole f = f0 + 4 * tx + j;
+    if (f >= width) continue;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const whole unit = unit0 + 4 * ty + i;
+      if (unit < hidden) out[unit * width + f] = sum[i][j];
+    }
+    if (units > hidden && unit0 == 0 && ty == 0) out[hidden * width + f] = plain[j];
+  }
+}
+
+// The gradients by the layer: of the entries of a piece, whose hidden units have the gradient
+//   ghid = G h,  G = [units, width] of the piece,
+// by coords, and summed over them by U | b. Of second order with
+//   hb = dG h + G dh,  pb = act' hb + act'' dpre ghid,  qb = act' ghid.
+extern "C" __global__ void pull(const whole* pieces, const int* nodes, const whole* edges,
+                                const real* coords, const real* params, const real* dcoords,
+                                const real* dparams, const real* features, const real* dfeatures,
+                                const real* weights, const real* dweights, real* gcoords,
+                                real* gparams, whole first, whole dim, whole hidden,
+                                whole activation, whole width, whole entries, whole second) {
+  // Factors first, then what the products give.
+  __align__(16) __shared__ real room[2 * LONG * (UNITS + 1)];
+  const auto left = reinterpret_cast<real(*)[STEP][LONG + 4]>(room);
+  const auto right = reinterpret_cast<real(*)[STEP][UNITS + 4]>(room + 2 * STEP * (LONG + 4));
+  const auto p = reinterpret_cast<real(*)[UNITS + 1]>(room);
+  const auto q = p + LONG;
+  const whole* piece = pieces + 3 * (first + blockIdx.x);
+  const whole unit0 = static_cast<whole>(blockIdx.y) * UNITS;
+  const int units = hidden - unit0 < UNITS ? static_cast<int>(hidden - unit0) : UNITS;
+  const Layer layer{coords, params, dim, hidden};
+  const int tx = threadIdx.x % (UNITS / 4), ty = threadIdx.x / (UNITS / 4);
+  const whole size = (hidden + 1) * width, mine = static_cast<whole>(blockIdx.x) * size;
+  real* out = gparams ? gparams + static_cast<whole>(blockIdx.x) * hidden * (dim + 1) : nullptr;
+  if (out)
+    for (whole i = threadIdx.x; i < units * (dim + 1); i += THREADS)
+      out[i / units * hidden + unit0 + i % units] = 0;
+  for (whole start = piece[1]; start < piece[2]; start += LONG) {
+    const int count = piece[2] - start < LONG ? static_cast<int>(piece[2] - start) : LONG;
+    real ghid[2][4] = {}, hb[2][4] = {};
+    for (whole f0 = 0; f0 < width; f0 += STEP) {
+      for (int i = threadIdx.x; i < LONG * STEP; i += THREADS) {
+        const int t = i / STEP, f = i % STEP;
+        const bool there = t < count && f0 + f < width;
+        const whole place = there ? (nodes[start + t] - 1) * width + f0 + f : 0;
+        left[0][f][t] = there ? features[place] : real(0);
+        left[1][f][t] = there && dfeatures ? dfeatures[place] : real(0);
+      }
+      for (int i = threadIdx.x; i < UNITS * STEP; i += THREADS) {
+        const int u = i / STEP, f = i % STEP;
+        const bool there = u < units && f0 + f < width;
+        const whole place = there ? mine + (unit0 + u) * width + f0 + f : 0;
+        right[0][f][u] = there ? weights[place] : real(0);
+        right[1][f][u] = there && dweights ? dweights[place] : real(0);
+      }
+      __syncthreads();
+      for (int f = 0; f < STEP; ++f) {
+        real h[2], g[4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) h[i] = left[0][f][2 * ty + i];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) g[j] = right[0][f][4 * tx + j];
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+          for (int j = 0; j < 4; ++j) ghid[i][j] += h[i] * g[j];
+        if (!second) continue;
+        real dh[2], dg[4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) dh[i] = left[1][f][2 * ty + i];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) dg[j] = right[1][f][4 * tx + j];
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+          for (int j = 0; j < 4; ++j) hb[i][j] += h[i] * dg[j] + dh[i] * g[j];
+      }
+      __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int t = 2 * ty + i, u = 4 * tx + j;
+        real one = 0, other = 0;
+        if (t < count && u < units) {
+          const whole edge = edges[start + t] - 1;
+          const Activated a = activate(activation, layer.pre(edge, unit0 + u));
+          one = a.slope * ghid[i][j];
+          if (second) {
+            other = one;
+            one = a.slope * hb[i][j];
+            if (dcoords || dparams)
+              one += a.curvature * tangent(layer, dcoords, dparams, edge, unit0 + u) * ghid[i][j];
+          }
+        }
+        p[t][u] = one;
+        q[t][u] = other;
+      }
+    __syncthreads();
+    if (gcoords)
+      for (whole i = threadIdx.x; i < count * dim; i += THREADS) {
+        const whole t = i / dim, k = i % dim;
+        real sum = 0;
+        for (int u = 0; u < units; ++u) sum += p[t][u] * params[k * hidden + unit0 + u];
+        if (second && dparams)
+          for (int u = 0; u < units; ++u) sum += q[t][u] * dparams[k * hidden + unit0 + u];
+        gcoords[(blockIdx.y * entries + start + t) * dim + k] = sum;
+      }
+    if (out)
+      for (whole i = threadIdx.x; i < units * (dim + 1); i += THREADS) {
+        const whole k = i / units, u = i % units;
+        real sum = 0;
+        for (int t = 0; t < count; ++t) {
+          const whole edge = edges[start + t] - 1;
+          sum += k < dim ? p[t][u] * coords[edge * dim + k] : p[t][u];
+          if (second && dcoords && k < dim) sum += q[t][u] * dcoords[edge * dim + k];
+        }
+        out[k * hidden + unit0 + u] += sum;
+      }
+    __syncthreads();
+  }
+}
+
+// y[edge, unit] = act(pre), and 1 behind the last; or the derivatives act' dpre, and 0.
+extern "C" __global__ void layer_value(const real* coords, const real* params, const real* dcoords,
+                                       const real* dparams, real* y, whole edges, whole dim,
+                                       whole hidden, whole activation, whole along) {
+  const whole i = thread_number();
+  if (i >= edges * (hidden + 1)) return;
+  const whole edge = i / (hidden + 1), unit = i % (hidden + 1);
+  if (unit == hidden) {
+    y[i] = along ? 0 : 1;
+    return;
+  }
+  const Layer layer{coords, params, dim, hidden};
+  const Activated a = activate(activation, layer.pre(edge, unit));
+  y[i] = along ? a.slope * tangent(layer, dcoords, dparams, edge, unit) : a.value;
+}
+
+// Of the gradient by the hidden units, [edge, unit] with one column more, that by what they are
+// made of: p and, of second order, q as in `pull`, where hb is the second gradient.
+extern "C" __global__ void layer_back(const real* coords, const real* params, const real* dcoords,
+                                      const real* dparams, const real* ghid, const real* hb,
+                                      real* p, real* q, whole edges, whole dim, whole hidden,
+                                      whole activation, whole second) {
+  const whole i = thread_number();
+  if (i >= edges * hidden) return;
+  const whole edge = i / hidden, unit = i % hidden, place = edge * (hidden + 1) + unit;
+  const Layer layer{coords, params, dim, hidden};
+  const Activated a = activate(activation, layer.pre(edge, unit));
+  if (!second) {
+    p[i] = a.slope * ghid[place];
+    return;
+  }
+  real sum = hb ? a.slope * hb[place] : real(0);
+  if (dcoords || dparams)
+    sum += a.curvature * tangent(layer, dcoords, dparams, edge, unit) * ghid[place];
+  p[i] = sum;
+  q[i] = a.slope * ghid[place];
+}
+
+// y[row, column] (+)= the sum of what its pieces have, 0 if there are no entries.
+extern "C" __global__ void join(const whole* pieces, const whole* joins, const real* parts,
+                                real* y, whole rows, whole width, whole add) {
+  const whole i = thread_number();
+  if (i >= rows * width) return;
+  const whole row = i / width, column = i % width;
+  real sum = 0;
+  for (whole piece = joins[row]; piece < joins[row + 1]; ++piece)
+    if (pieces[3 * piece + 1] < pieces[3 * piece + 2]) sum += parts[piece * width + column];
+  y[i] = add ? y[i] + sum : sum;
+}
+
+// y[edge, k] (+)= the sum over the entries that share it, and over layers, of x[layer, entry, k].
+extern "C" __global__ void by_edge(const whole* id_offsets, const whole* id_entries, const real* x,
+                                   real* y, whole edges, whole entries, whole layers, whole width,
+                                   whole add) {
+  const whole i = thread_number();
+  if (i >= edges * width) return;
+  const whole edge = i / width, k = i % width;
+  real sum = 0;
+  for (whole e = id_offsets[edge] - 1; e < id_offsets[edge + 1] - 1; ++e)
+    for (whole layer = 0; layer < layers; ++layer)
+      sum += x[(layer * entries + id_entries[e] - 1) * width + k];
+  y[i] = add ? y[i] + sum : sum;
+}
+
+// sums[column] += the sum of the rows of x, in float64.
+extern "C" __global__ void add_rows(const real* x, double* sums, whole rows, whole columns) {
+  __shared__ double part[8][32];
+  const whole column = static_cast<whole>(blockIdx.x) * 32 + threadIdx.x;
+  double sum = 0;
+  if (column < columns)
+    for (whole row = threadIdx.y; row < rows; row += 8) sum += x[row * columns + column];
+  part[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y || column >= columns) return;
+  for (int i = 1; i < 8; ++i) sum += part[i][threadIdx.x];
+  sums[column] += sum;
+}

@@ -1,0 +1,82 @@
+// Features multiplied by the matrices of their edges, kappa[edge, inward, outward].
+//
+// Rows of entries come in pieces: row, start and end, counted from 0. A block has LANES threads
+// along the features of the far side.
+//! LANES 8 32
+constexpr int THREADS = 256, GROUPS = THREADS / LANES;
+
+// y[piece, o] = sum over its entries and f of  h[f] kappa[f, o].
+extern "C" __global__ void into_rows(const whole* pieces, const int* nodes, const whole* edges,
+                                     const real* kappa, const real* features, real* y,
+                                     whole inward, whole outward) {
+  __shared__ real part[GROUPS][LANES];
+  const whole* piece = pieces + 3 * static_cast<whole>(blockIdx.x);
+  const whole o = static_cast<whole>(blockIdx.y) * LANES + threadIdx.x;
+  const whole start = piece[1], end = piece[2];
+  real sum = 0;
+  if (o < outward) {
+    whole entry = start + threadIdx.y / inward, f = threadIdx.y % inward;
+    const whole entries = GROUPS / inward, rest = GROUPS % inward;
+    while (entry < end) {
+      const real h = features[(nodes[entry] - 1) * inward + f];
+      sum += h * kappa[((edges[entry] - 1) * inward + f) * outward + o];
+      entry += entries;
+      f += rest;
+      if (f >= inward) {
+        f -= inward;
+        ++entry;
+      }
+    }
+  }
+  part[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y || o >= outward) return;
+  for (int i = 1; i < GROUPS; ++i) sum += part[i][threadIdx.x];
+  y[blockIdx.x * outward + o] = sum;
+}
+
+// y[piece, f] = sum over its entries and o of  kappa[f, o] g[o].
+extern "C" __global__ void out_of_rows(const whole* pieces, const int* nodes, const whole* edges,
+                                       const real* kappa, const real* g, real* y, whole inward,
+                                       whole outward) {
+  const whole* piece = pieces + 3 * static_cast<whole>(blockIdx.x);
+  const whole f = static_cast<whole>(blockIdx.y) * GROUPS + threadIdx.y;
+  real sum = 0;
+  if (f < inward)
+    for (whole entry = piece[1]; entry < piece[2]; ++entry) {
+      const real* row = kappa + ((edges[entry] - 1) * inward + f) * outward;
+      const real* by = g + (nodes[entry] - 1) * outward;
+      for (whole o = threadIdx.x; o < outward; o += LANES) sum += row[o] * by[o];
+    }
+  sum = lane_sum<LANES>(sum);
+  if (threadIdx.x == 0 && f < inward) y[blockIdx.x * inward + f] = sum;
+}
+
+// y[edge, f, o] (+)= the sum over the entries that share it of  h[f] g[o].
+extern "C" __global__ void products(const whole* id_offsets, const whole* id_entries,
+                                    const int* nodes, const int* rows, const real* features,
+                                    const real* g, real* y, whole inward, whole outward,
+                                    whole add) {
+  const int q = blockIdx.y * blockDim.x + threadIdx.x;
+  if (q >= inward * outward) return;
+  const int width = static_cast<int>(outward), f = q / width, o = q % width;
+  real sum = 0;
+  for (whole i = id_offsets[blockIdx.x] - 1; i < id_offsets[blockIdx.x + 1] - 1; ++i) {
+    const whole entry = id_entries[i] - 1;
+    sum += features[(nodes[entry] - 1) * inward + f] * g[(rows[entry] - 1) * outward + o];
+  }
+  real* place = y + blockIdx.x * inward * outward + q;
+  *place = add ? *place + sum : sum;
+}
+
+// y[row, column] (+)= the sum of what its pieces have.
+extern "C" __global__ void join(const whole* joins, const real* parts, real* y, whole rows,
+                                whole width, whole add) {
+  const whole i = thread_number();
+  if (i >= rows * width) return;
+  const whole row = i / width, column = i % width;
+  real sum = 0;
+  for (whole piece = joins[row]; piece < joins[row + 1]; ++piece)
+    sum += parts[piece * width + column];
+  y[i] = add ? y[i] + sum : sum;
+}

@@ -1,0 +1,242 @@
+// Sums, and the largest or smallest, of rows of a table over the entries of rows of a graph.
+//! LANES 4 8 16 32
+
+// LANES lanes have a row, each COLUMNS columns of it at a time; blockIdx.y counts those chunks.
+constexpr int COLUMNS = LANES == 32 ? 4 : 1;
+
+struct Chunk {
+  whole unit;     // row or piece
+  whole first;    // first column of this lane
+  __device__ Chunk()
+      : unit(thread_number() / LANES),
+        first(static_cast<whole>(blockIdx.y) * (LANES * COLUMNS) + threadIdx.x % LANES) {}
+};
+
+struct Entries {
+  const int* nodes;       // the row of the table of each entry, from 1: these,
+  const whole* edges;     // or those, or its own number
+  const whole* weighted;  // the weight of each entry, from 1, if there is one
+  const real* weight;
+  __device__ whole row(whole entry) const {
+    return nodes ? nodes[entry] - 1 : edges ? edges[entry] - 1 : entry;
+  }
+  __device__ real factor(whole entry) const { return weight ? weight[weighted[entry] - 1] : 1; }
+};
+
+__device__ inline real shared_by(const whole* offsets, whole row) {
+  const whole degree = offsets[row + 1] - offsets[row];
+  return degree > 1 ? static_cast<real>(degree) : real(1);
+}
+
+// out[row, out_first + c] (+)= sum over the entries of the row of w table[r, table_first + c].
+//
+// With `by_table` each term is divided by the number of entries that these offsets give the row of
+// the table; with `mean` the sum is by that of its own. With `winners`, the entries that won for
+// each row and column of `lead` ones, only those count: entries are known by `places`, or by their
+// own numbers, and the winners are those of the row of the table (`back`) or of the sum.
+extern "C" __global__ void sum_rows(
+    whole pieces, whole rows, whole entries, const whole* offsets, const int* nodes,
+    const whole* edges, const whole* weighted, const real* weight, const whole* by_table,
+    whole mean, const whole* winners, const whole* places, whole back, whole lead,
+    const real* table, whole table_lead, whole table_first, whole width, double* partial,
+    whole accumulate, real* out, whole out_lead, whole out_first) {
+  const Chunk chunk;
+  if (!pieces && chunk.unit >= rows) return;
+  const Span span = pieces ? long_span(offsets, rows, entries, chunk.unit)
+                           : row_span(offsets, chunk.unit);
+  const Entries of = {nodes, edges, weighted, weight};
+  const whole column_first = back ? table_first : out_first;
+  if (!pieces && span.is_long) {
+    for (int k = 0; k < COLUMNS; ++k) {
+      const whole c = chunk.first + k * LANES;
+      if (c >= width) return;
+      double total = 0;
+      for (whole p = first_piece(span); p <= last_piece(span); p = next_piece(p))
+        total += partial[p * width + c];
+      if (mean) total /= shared_by(offsets, span.row);
+      real* const place = out + span.row * out_lead + out_first + c;
+      *place = static_cast<real>(total) + (accumulate ? *place : real(0));
+    }
+    return;
+  }
+  real total[COLUMNS] = {};
+#pragma unroll 4
+  for (whole entry = span.start; entry < span.end; ++entry) {
+    const whole row = of.row(entry);
+    real factor = of.factor(entry);
+    if (by_table) factor /= shared_by(by_table, row);
+    const real* const values = table + row * table_lead + table_first;
+    const whole* const won = winners ? winners + (back ? row : span.row) * lead + column_first : 0;
+    const whole place = places ? places[entry] : entry + 1;
+#pragma unroll
+    for (int k = 0; k < COLUMNS; ++k) {
+      const whole c = chunk.first + k * LANES;
+      if (c < width && (!won || won[c] == place)) total[k] += factor * values[c];
+    }
+  }
+  for (int k = 0; k < COLUMNS; ++k) {
+    const whole c = chunk.first + k * LANES;
+    if (c >= width) return;
+    if (pieces) {
+      if (span.is_long) partial[chunk.unit * width + c] = total[k];
+    } else {
+      if (mean) total[k] /= shared_by(offsets, span.row);
+      real* const place = out + span.row * out_lead + out_first + c;
+      *place = total[k] + (accumulate ? *place : real(0));
+    }
+  }
+}
+
+// Whether a comes before an earlier b; the first NaN wins.
+__device__ inline bool beats(bool most, real a, real b) {
+  return (most ? a > b : a < b) || (is_nan(a) && !is_nan(b));
+}
+
+// The largest or smallest of the weighted rows by columns, 0 in an empty row, and the entry that
+// has it, from 1, the first of equals, 0 in an empty row; both where asked for.
+extern "C" __global__ void win_rows(
+    whole pieces, whole rows, whole entries, const whole* offsets, const int* nodes,
+    const whole* edges, const whole* weighted, const real* weight, whole most, const real* table,
+    whole width, real* partial, whole* partial_winners, whole accumulate, real* out, whole out_lead,
+    whole out_first, whole* winners) {
+  const Chunk chunk;
+  if (!pieces && chunk.unit >= rows) return;
+  const Span span = pieces ? long_span(offsets, rows, entries, chunk.unit)
+                           : row_span(offsets, chunk.unit);
+  if (pieces && !span.is_long) return;
+  const Entries of = {nodes, edges, weighted, weight};
+  real best[COLUMNS] = {};
+  whole won[COLUMNS] = {};
+  if (!pieces && span.is_long) {
+    for (whole p = first_piece(span); p <= last_piece(span); p = next_piece(p)) {
+#pragma unroll
+      for (int k = 0; k < COLUMNS; ++k) {
+        const whole c = chunk.first + k * LANES;
+        if (c < width && (!won[k] || beats(most, partial[p * width + c], best[k]))) {
+          best[k] = partial[p * width + c];
+          won[k] = partial_winners[p * width + c];
+        }
+      }
+    }
+  } else {
+#pragma unroll 4
+    for (whole entry = span.start; entry < span.end; ++entry) {
+      const real* const values = table + of.row(entry) * width;
+      const real factor = of.factor(entry);
+#pragma unroll
+      for (int k = 0; k < COLUMNS; ++k) {
+        const whole c = chunk.first + k * LANES;
+        const real value = c < width ? factor * values[c] : real(0);
+        if (entry == span.start || beats(most, value, best[k])) {
+          best[k] = value;
+          won[k] = entry + 1;
+        }
+      }
+    }
+  }
+  for (int k = 0; k < COLUMNS; ++k) {
+    const whole c = chunk.first + k * LANES;
+    if (c >= width) return;
+    if (pieces) {
+      partial[chunk.unit * width + c] = best[k];
+      partial_winners[chunk.unit * width + c] = won[k];
+      continue;
+    }
+    if (winners) winners[span.row * out_lead + out_first + c] = won[k];
+    if (!out) continue;
+    real* const place = out + span.row * out_lead + out_first + c;
+    *place = best[k] + (accumulate ? *place : real(0));
+  }
+}
+
+// out[place, out_first + c] (+)= table[row, c]: a row of a table for each entry, by itself.
+extern "C" __global__ void take_rows(whole entries, const int* nodes, const whole* edges,
+                                     const whole* places, const real* table, whole width,
+                                     whole accumulate, real* out, whole out_lead,
+                                     whole out_first) {
+  const Chunk chunk;
+  if (chunk.unit >= entries) return;
+  const Entries of = {nodes, edges, 0, 0};
+  const whole row = of.row(chunk.unit), place = places[chunk.unit] - 1;
+  for (int k = 0; k < COLUMNS; ++k) {
+    const whole c = chunk.first + k * LANES;
+    if (c >= width) return;
+    real* const at = out + place * out_lead + out_first + c;
+    *at = table[row * width + c] + (accumulate ? *at : real(0));
+  }
+}
+
+// out[edge] (+)= sum over its entries of the sum of h over the edges of the row that is their end,
+// less the reverse of the edge. Those sums are `into`; what is no number, or the sum of a few, is
+// summed again without the reverse.
+extern "C" __global__ void pass_on(whole rows, const whole* offsets, const whole* places,
+                                   const int* ends, whole from_rows, const whole* from_offsets,
+                                   const whole* from_edges, const whole* reverse, const real* h,
+                                   const real* into, whole width, whole accumulate, real* out) {
+  constexpr whole few = 4;
+  const Chunk chunk;
+  if (chunk.unit >= rows) return;
+  const Span span = row_span(offsets, chunk.unit);
+  const whole image = reverse ? reverse[chunk.unit] - 1 : -1;
+  for (int k = 0; k < COLUMNS; ++k) {
+    const whole c = chunk.first + k * LANES;
+    if (c >= width) return;
+    real total = 0;
+    for (whole entry = span.start; entry < span.end; ++entry) {
+      const whole node = ends[places[entry] - 1] - 1;
+      if (node >= from_rows) continue;
+      const real all = into[node * width + c];
+      const Span row = row_span(from_offsets, node);
+      if (image < 0) {
+        total += all;
+      } else if (row.end - row.start > few && all - all == 0) {
+        total += all - h[image * width + c];
+      } else {
+        bool left_out = false;
+        for (whole p = row.start; p < row.end; ++p) {
+          const whole edge = from_edges[p] - 1;
+          if (left_out || edge != image) total += h[edge * width + c];
+          else left_out = true;
+        }
+      }
+    }
+    real* const place = out + chunk.unit * width + c;
+    *place = total + (accumulate ? *place : real(0));
+  }
+}
+
+// out[row] (+)= sum over the entries of the row of <table[r], gradient[q]>, where the entries are
+// `places` along the incoming rows: r is their edge, or source, and q their destination. Divided by
+// the number of entries of q if `mean`; with `winners` of q only the columns count that the entry
+// has won.
+extern "C" __global__ void dot_rows(
+    whole pieces, whole rows, whole entries, const whole* offsets, const whole* places,
+    const int* nodes, const int* owners, const whole* in_offsets, whole mean, const whole* winners,
+    whole lead, whole first, const real* table, whole width, const real* gradient, double* partial,
+    whole accumulate, real* out) {
+  const Chunk chunk;
+  const bool outside = !pieces && chunk.unit >= rows;
+  Span span = {0, 0, 0, false};
+  if (!outside)
+    span = pieces ? long_span(offsets, rows, entries, chunk.unit) : row_span(offsets, chunk.unit);
+  const bool joins = !pieces && span.is_long;
+  double total = 0;
+  if (joins) {
+    for (whole p = first_piece(span); p <= last_piece(span); p = next_piece(p)) total += partial[p];
+  } else {
+    for (whole entry = span.start; entry < span.end; ++entry) {
+      const whole place = places[entry], q = owners[place - 1] - 1;
+      const whole r = nodes ? nodes[place - 1] - 1 : span.row;
+      const whole* const won = winners ? winners + q * lead + first : 0;
+      real product = 0;
+      for (whole c = chunk.first; c < width; c += LANES)
+        if (!won || won[c] == place)
+          product += table[r * width + c] * gradient[q * lead + first + c];
+      total += mean ? product / shared_by(in_offsets, q) : product;
+    }
+  }
+  if (!joins) total = lane_sum<LANES>(total);
+  if (outside || chunk.first) return;
+  if (!pieces) out[span.row] = static_cast<real>(total + (accumulate ? out[span.row] : real(0)));
+  else if (span.is_long) partial[chunk.unit] = total;
+}

@@ -1,0 +1,284 @@
+// Graph attention as far as it is about numbers by heads: scores, their softmax, and the way back.
+#include "scores.cuh"
+
+#define SIDE(n) \
+  whole rows##n, whole width##n, const real *values##n, const real *weights##n, real *numbers##n
+
+// numbers[row, head] (+)= <weights[head], values[row, head]>, of up to three sides.
+extern "C" __global__ void project(whole heads, whole accumulate, SIDE(0), SIDE(1), SIDE(2)) {
+  constexpr int lanes = 8;
+  whole unit = thread_number() / lanes;
+  const int lane = threadIdx.x % lanes;
+  const whole rows[3] = {rows0, rows1, rows2}, widths[3] = {width0, width1, width2};
+  const real* const all_values[3] = {values0, values1, values2};
+  const real* const all_weights[3] = {weights0, weights1, weights2};
+  real* const all_numbers[3] = {numbers0, numbers1, numbers2};
+  whole width = 0, head = 0;
+  const real *values = 0, *weights = 0;
+  real* place = 0;
+#pragma unroll
+  for (int side = 0; side < 3; ++side) {
+    if (unit >= 0 && unit < rows[side] * heads) {
+      head = unit % heads;
+      width = widths[side];
+      values = all_values[side] + unit * width;
+      weights = all_weights[side] + head * width;
+      place = all_numbers[side] + unit;
+    }
+    unit -= rows[side] * heads;
+  }
+  real sum = 0;
+  for (whole c = lane; c < width; c += lanes) sum += weights[c] * values[c];
+  sum = lane_sum<lanes>(sum);
+  if (place && lane == 0) *place = sum + (accumulate ? *place : real(0));
+}
+
+// values[row, head] (+)= numbers[row, head] weights[head], of up to three sides; each adds or not.
+extern "C" __global__ void spread(
+    whole heads, SIDE(0), SIDE(1), SIDE(2), whole add0, whole add1, whole add2, real* out0,
+    real* out1, real* out2) {
+  whole place = thread_number();
+  const whole rows[3] = {rows0, rows1, rows2}, widths[3] = {width0, width1, width2};
+  const whole adds[3] = {add0, add1, add2};
+  const real* const all_weights[3] = {weights0, weights1, weights2};
+  const real* const all_numbers[3] = {numbers0, numbers1, numbers2};
+  real* const outs[3] = {out0, out1, out2};
+#pragma unroll
+  for (int side = 0; side < 3; ++side) {
+    const whole width = widths[side], size = rows[side] * heads * width;
+    if (place >= 0 && place < size) {
+      const whole unit = place / width;
+      const real term =
+          all_numbers[side][unit] * all_weights[side][unit % heads * width + place % width];
+      outs[side][place] = term + (adds[side] ? outs[side][place] : real(0));
+    }
+    place -= size;
+  }
+}
+
+// The sums over the rows of numbers[row, head] values[row, head, c] of up to three sides, side by
+// side: first over `each` rows, by blocks that lie one side after the other. blockIdx.y counts
+// columns.
+extern "C" __global__ void sum_blocks(whole heads, whole each, SIDE(0), SIDE(1), SIDE(2),
+                                      double* partial) {
+  const whole rows[3] = {rows0, rows1, rows2}, widths[3] = {width0, width1, width2};
+  const real* const all_values[3] = {values0, values1, values2};
+  const real* const all_numbers[3] = {numbers0, numbers1, numbers2};
+  const whole c = static_cast<whole>(blockIdx.y) * WARP + threadIdx.x % WARP;
+  const whole line = threadIdx.x / WARP, lines = blockDim.x / WARP;
+  whole block = blockIdx.x, first = 0, last = 0, width = 0;
+  const real *values = 0, *numbers = 0;
+#pragma unroll
+  for (int side = 0; side < 3; ++side) {
+    const whole blocks = (rows[side] + each - 1) / each;
+    if (block >= 0 && block < blocks) {
+      first = block * each;
+      last = first + each < rows[side] ? first + each : rows[side];
+      width = widths[side];
+      values = all_values[side];
+      numbers = all_numbers[side];
+    }
+    if (block >= blocks) partial += blocks * heads * widths[side];
+    else if (block >= 0) partial += block * heads * widths[side];
+    block -= blocks;
+  }
+  SHARED(double, sums);
+  double sum = 0;
+  if (c < heads * width) {
+    const whole head = c / width;
+#pragma unroll 4
+    for (whole row = first + line; row < last; row += lines)
+      sum += numbers[row * heads + head] * values[row * heads * width + c];
+  }
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (line || c >= heads * width) return;
+  for (whole k = 1; k < lines; ++k) sum += sums[k * WARP + threadIdx.x];
+  partial[c] = sum;
+}
+
+// Then over the blocks of each side: all of these that there are, 0 for a side without any.
+extern "C" __global__ void join_blocks(whole blocks0, whole size0, whole blocks1, whole size1,
+                                       whole blocks2, whole size2, const double* partial,
+                                       whole accumulate, real* out) {
+  whole c = thread_number(), place = c;
+  const whole all_blocks[3] = {blocks0, blocks1, blocks2}, sizes[3] = {size0, size1, size2};
+  if (c >= size0 + size1 + size2) return;
+  double sum = 0;
+#pragma unroll
+  for (int side = 0; side < 3; ++side) {
+    if (c >= 0 && c < sizes[side])
+      for (whole k = 0; k < all_blocks[side]; ++k) sum += partial[k * sizes[side] + c];
+    partial += all_blocks[side] * sizes[side];
+    c -= sizes[side];
+  }
+  out[place] = static_cast<real>(sum + (accumulate ? out[place] : real(0)));
+}
+
+// The lanes of a warp among the heads and entries of a row: `across` heads at a time, a power of
+// two, and as many entries as this leaves lanes for.
+struct Spread {
+  int head, entry, across;
+  __device__ explicit Spread(whole heads) {
+    across = 1;
+    while (across < heads && across < WARP) across *= 2;
+    head = threadIdx.x % WARP % across;
+    entry = threadIdx.x % WARP / across;
+  }
+  __device__ int step() const { return WARP / across; }
+  template <class T>
+  __device__ T sum(T value) const {
+    for (int far = WARP / 2; far >= across; far /= 2) value += __shfl_xor_sync(ALL, value, far);
+    return value;
+  }
+  __device__ real most(real value) const {
+    for (int far = WARP / 2; far >= across; far /= 2)
+      value = largest(value, __shfl_xor_sync(ALL, value, far));
+    return value;
+  }
+};
+
+// Of each destination: the largest score and one over the sum of the exponentials of what is below
+// it; of a piece, that sum.
+extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const whole* offsets,
+                                  const int* nodes, const whole* edges, SCORES, real* partial,
+                                  real* tops, real* shares) {
+  const whole unit = thread_number() / WARP;
+  if (!pieces && unit >= rows) return;
+  const Span span = pieces ? long_span(offsets, rows, entries, unit) : row_span(offsets, unit);
+  if (pieces && !span.is_long) return;
+  const Scores scores = GIVEN_SCORES;
+  const Spread mine(heads);
+  for (whole from = 0; from < heads; from += mine.across) {
+    const whole head = from + mine.head;
+    const bool here = head < heads;
+    real most = -INFINITY;
+    double sum = 0;
+    if (!pieces && span.is_long) {
+      for (whole p = first_piece(span); p <= last_piece(span) && here; p = next_piece(p))
+        most = largest(most, partial[2 * (p * heads + head)]);
+      for (whole p = first_piece(span); p <= last_piece(span) && here; p = next_piece(p)) {
+        const real* const part = partial + 2 * (p * heads + head);
+        sum += part[1] * exp(part[0] - most);
+      }
+    } else {
+      for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
+        const whole e = scores.edge ? edges[k] - 1 : 0;
+        most = largest(most, scores.value(nodes[k] - 1, span.row, e, head));
+      }
+      most = mine.most(most);
+      for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
+        const whole e = scores.edge ? edges[k] - 1 : 0;
+        sum += exp(scores.value(nodes[k] - 1, span.row, e, head) - most);
+      }
+      sum = mine.sum(sum);
+    }
+    if (!here || mine.entry) continue;
+    const whole place = (pieces ? unit : span.row) * heads + head;
+    if (pieces) {
+      partial[2 * place] = most;
+      partial[2 * place + 1] = static_cast<real>(sum);
+    } else {
+      tops[place] = most;
+      shares[place] = static_cast<real>(1 / sum);
+    }
+  }
+}
+
+// What is to be had of the entries by themselves, one head of one entry a thread, along the
+// incoming rows. With t for tangents, ab = <gradient of the destination, features of the source>:
+//  ALPHA   first = alpha
+//  MEANS   first = alpha tz                      whose sum over a row is `mean`
+//  WEIGHTS first = mask alpha, second = t of it
+//  SUMS    first = alpha mask ab, second = t of it, side by side      whose sum is `sums`
+//  BACK    first = the gradient by the score, second = t of it; masked = that by the mask, or t
+enum Step { ALPHA = 1, MEANS, WEIGHTS, SUMS, BACK };
+extern "C" __global__ void entries_alone(
+    whole step, whole is_second, whole entries, const int* nodes, const whole* edges,
+    const int* owners, const whole* places, SCORES, const real* tsrc, const real* tdst,
+    const real* tedge, const real* tmask, const real* mean, const real* dots, const real* tdots,
+    const real* sums, real* first, real* second, real* masked) {
+  const whole unit = thread_number();
+  if (unit >= entries * heads) return;
+  const Scores scores = GIVEN_SCORES;
+  const whole k = unit / heads, head = unit % heads;
+  const whole j = nodes[k] - 1, i = owners[k] - 1, e = edges[k] - 1;
+  const whole at = i * heads + head, place = (places ? places[k] - 1 : k) * heads + head;
+  const real z = scores.raw(j, i, e, head), alpha = scores.alpha(z, i, head);
+  const real factor = scores.factor(e, head);
+  const real bent = slope(scores.activation, leak, z);
+  real tz = 0, ts = 0, talpha = 0;
+  if (is_second) {
+    if (tsrc) ts = tsrc[j * heads + head] + tdst[at];
+    if (tedge) ts += tedge[e * heads + head];
+    tz = bent * ts;
+    if (step != MEANS) talpha = alpha * (tz - mean[at]);
+  }
+  if (step == ALPHA) first[unit] = alpha;
+  if (step == MEANS) first[unit] = alpha * tz;
+  if (step == WEIGHTS) {
+    first[unit] = factor * alpha;
+    second[unit] = factor * talpha + (tmask ? tmask[e * heads + head] * alpha : real(0));
+  }
+  if (step < SUMS) return;
+  const real ab = dots[place], tab = tdots ? tdots[place] : real(0);
+  const real c = factor * ab;
+  const real tc = factor * tab + (tmask ? tmask[e * heads + head] * ab : real(0));
+  if (step == SUMS) {
+    const whole double_heads = is_second ? 2 * heads : heads;
+    first[k * double_heads + head] = alpha * c;
+    if (is_second) first[k * double_heads + heads + head] = talpha * c + alpha * tc;
+    return;
+  }
+  if (masked) masked[unit] = is_second ? talpha * ab + alpha * tab : alpha * ab;
+  const real rest = c - sums[i * (is_second ? 2 * heads : heads) + head];
+  const real by_score = bent * alpha * rest;
+  first[unit] = by_score;
+  if (is_second) {
+    const real trest = tc - sums[i * 2 * heads + heads + head];
+    second[unit] = curvature(scores.activation, z) * ts * alpha * rest +
+                   bent * (talpha * rest + alpha * trest);
+  } else if (second) {
+    second[place] = by_score;
+  }
+}
+
+// The first-order steps SUMS and BACK in one, of rows that are short: with the sums of the
+// gradients by the scores of each destination, and these along the outgoing rows, at `places`;
+// along the incoming ones and those by the mask where asked.
+extern "C" __global__ void pull_rows(whole rows, const whole* offsets, const int* nodes,
+                                     const whole* edges, const whole* places, SCORES,
+                                     const real* dots, real* by_dst, real* by_place,
+                                     real* by_entry, real* masked) {
+  const whole unit = thread_number() / WARP;
+  if (unit >= rows) return;
+  const Span span = row_span(offsets, unit);
+  const Scores scores = GIVEN_SCORES;
+  const Spread mine(heads);
+  for (whole from = 0; from < heads; from += mine.across) {
+    const whole head = from + mine.head;
+    const bool here = head < heads;
+    real sum = 0, total = 0;
+    for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
+      const whole e = scores.has_edges() ? edges[k] - 1 : 0;
+      const real alpha = scores.alpha(scores.raw(nodes[k] - 1, unit, e, head), unit, head);
+      const real ab = dots[(places[k] - 1) * heads + head];
+      sum += alpha * scores.factor(e, head) * ab;
+      if (masked) masked[k * heads + head] = alpha * ab;
+    }
+    sum = mine.sum(sum);
+    for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
+      const whole e = scores.has_edges() ? edges[k] - 1 : 0;
+      const real z = scores.raw(nodes[k] - 1, unit, e, head);
+      const whole place = (places[k] - 1) * heads + head;
+      const real rest = scores.factor(e, head) * dots[place] - sum;
+      const real by_score =
+          slope(scores.activation, leak, z) * scores.alpha(z, unit, head) * rest;
+      total += by_score;
+      by_place[place] = by_score;
+      if (by_entry) by_entry[k * heads + head] = by_score;
+    }
+    total = mine.sum(total);
+    if (here && mine.entry == 0) by_dst[unit * heads + head] = total;
+  }
+}

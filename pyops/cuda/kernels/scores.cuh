@@ -1,0 +1,86 @@
+// Scores of the entries of a graph by heads, their activations and their softmax. Arrays of numbers
+// by heads are [rows, heads].
+constexpr int WARP = 32;
+
+enum Activation { LEAKY_RELU = 1, IDENTITY, RELU, SIGMOID, TANH, ELU };
+
+__device__ inline real squashed(real x) {
+  const real y = x < -80 ? real(-80) : x > 80 ? real(80) : x;
+  return 1 / (1 + exp(-y));
+}
+
+__device__ inline real exp_below(real x) { return exp(x > 0 ? real(0) : x); }
+
+__device__ inline real act(int kind, real leak, real x) {
+  switch (kind) {
+    case IDENTITY: return x;
+    case RELU: return x <= 0 ? real(0) : x;
+    case SIGMOID: return squashed(x);
+    case TANH: return tanh(x);
+    case ELU: return x > 0 ? x : exp_below(x) - 1;
+    default: return x > 0 ? x : leak * x;
+  }
+}
+
+__device__ inline real slope(int kind, real leak, real x) {
+  if (is_nan(x)) return x;
+  switch (kind) {
+    case IDENTITY: return 1;
+    case RELU: return x <= 0 ? 0 : 1;
+    case SIGMOID: {
+      const real s = squashed(x);
+      return s * (1 - s);
+    }
+    case TANH: {
+      const real s = tanh(x);
+      return 1 - s * s;
+    }
+    case ELU: return exp_below(x);
+    default: return x > 0 ? real(1) : leak;
+  }
+}
+
+__device__ inline real curvature(int kind, real x) {
+  if (is_nan(x)) return x;
+  switch (kind) {
+    case SIGMOID: {
+      const real s = squashed(x);
+      return s * (1 - s) * (1 - 2 * s);
+    }
+    case TANH: {
+      const real s = tanh(x);
+      return -2 * s * (1 - s * s);
+    }
+    case ELU: return x >= 0 ? real(0) : exp_below(x);
+    default: return 0;
+  }
+}
+
+// The scores of entries: sums of what the source, the destination and the edge have.
+struct Scores {
+  whole heads;
+  int activation;
+  real leak;
+  const real *src, *dst, *edge, *mask, *top, *share;
+
+  __device__ real raw(whole j, whole i, whole e, whole head) const {
+    if (!src) return edge[e * heads + head];
+    const real z = src[j * heads + head] + dst[i * heads + head];
+    return edge ? z + edge[e * heads + head] : z;
+  }
+  __device__ real value(whole j, whole i, whole e, whole head) const {
+    return act(activation, leak, raw(j, i, e, head));
+  }
+  __device__ real alpha(real raw, whole i, whole head) const {
+    const real z = act(activation, leak, raw) - top[i * heads + head];
+    return exp(z) * share[i * heads + head];
+  }
+  __device__ real factor(whole e, whole head) const { return mask ? mask[e * heads + head] : 1; }
+  __device__ bool has_edges() const { return edge || mask; }
+};
+
+#define SCORES                                                                               \
+  whole heads, whole activation, real leak, const real *src, const real *dst, const real *edge, \
+      const real *mask, const real *top, const real *share
+#define GIVEN_SCORES \
+  { heads, static_cast<int>(activation), leak, src, dst, edge, mask, top, share }

@@ -1,0 +1,68 @@
+"""Sums of the neighbours' features, once for each basis of the relations, on a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _neighbours as neighbours
+from .._heads import Gathered, Heads
+from .._runtime import Runtime
+from .._written import Written
+
+
+class _Bases(Heads):
+    """Bases are heads: of the sources all see the same features, of the destinations their own."""
+
+    def __init__(self, rt: Runtime, a: Any) -> None:
+        super().__init__(rt, a, a.x.dtype, a.num_bases, a.width)
+
+    def sum_bases(self, x: Any, weight: Any, y: Any, accumulate: bool) -> None:
+        a, rows = self.a, self.into
+        from_sources = Gathered(x, self.width, 0).arguments
+        self.gather(
+            "gather", rows, self.parts, a.in_edges, self.heads, weight, None, None, *from_sources,
+            self.partial(rows), accumulate, y,
+        )  # fmt: skip
+
+    def back(self, weight: Any, gx: Any, accumulate: bool) -> None:
+        a, rows = self.a, neighbours.out_of(self.a, nodes=self.a.out_nodes)
+        by_basis = self.rt.empty((a.num_src, self.heads, self.width), self.dtype)
+        self.gather(
+            "gather", rows, self.parts, a.out_edges, self.heads, weight, None, None,
+            *self.own(a.gy).arguments, self.partial(rows), False, by_basis,
+        )  # fmt: skip
+        total = by_basis.sum(1)
+        gx[...] = gx + total if accumulate else total
+
+    def weights(self, x: Any, gweight: Any, accumulate: bool) -> None:
+        dots = self.numbers_of(self.a.num_entries)
+        of_sources = Gathered(x, self.width, 0)
+        self.multiply(self.a.in_nodes, self.owners(), self.own(self.a.gy), of_sources, dots)
+        self.sum(self.by_edges(), dots, gweight, accumulate)
+
+
+def forward(rt: Runtime, a: Any) -> None:
+    _Bases(rt, a).sum_bases(a.x, a.weight, a.y, a.accumulate)
+
+
+def backward(rt: Runtime, a: Any) -> None:
+    bases = _Bases(rt, a)
+    if a.wanted & 1:
+        bases.back(a.weight, a.gx, a.accumulate)
+    if a.wanted & 2:
+        bases.weights(a.x, a.gweight, a.accumulate)
+
+
+def double_backward(rt: Runtime, a: Any) -> None:
+    bases, written = _Bases(rt, a), Written(a)
+    if a.given & 2 and a.wanted & 1:
+        bases.back(a.hweight, a.dx, written("dx"))
+    if a.given & 1 and a.wanted & 2:
+        bases.weights(a.hx, a.dweight, written("dweight"))
+    if a.given & 1 and a.wanted & 4:
+        bases.sum_bases(a.hx, a.weight, a.dgy, written("dgy"))
+    if a.given & 2 and a.wanted & 4:
+        bases.sum_bases(a.x, a.hweight, a.dgy, written("dgy"))
+    for bit, name in enumerate(("dx", "dweight", "dgy")):
+        if a.wanted >> bit & 1:
+            written.clear(name)

@@ -1,0 +1,48 @@
+"""A call of a phase on the memory of tensors on a CUDA device, on torch's current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..cuda._device import platform
+
+if TYPE_CHECKING:
+    from ._call import Call, Maybe
+
+
+def stream_of(device: torch.device) -> int:
+    """The address of torch's current stream."""
+    return int(torch.cuda.current_stream(device).cuda_stream)
+
+
+def memory(tensor: Tensor) -> Any:
+    """A tensor that another library can read, in the same memory if it can be."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    return tensor.resolve_neg() if tensor.is_neg() else tensor
+
+
+def run(
+    call: Call, phase: str, tensors: Sequence[Maybe], wanted: Collection[str] | None
+) -> tuple[Tensor, ...]:
+    """A phase on the memory of the tensors; the results that are wanted."""
+    device = next(t.device for t in tensors if t is not None and not t.is_cpu)
+    on = platform(f"pyops.torch.{call.op.name}")
+    graph = () if call.graph is None else (call.graph,)
+    which = {} if wanted is None else {"wanted": wanted}
+    rows = {n: t.cpu().numpy() for n, t in call.options.items() if isinstance(t, Tensor)}
+    with on.on(device.index or 0), on.stream(stream_of(device)):
+        arrays = [None if t is None else _array(memory(t)) for t in tensors]
+        results = getattr(call.op, phase)(*graph, *arrays, **which, **{**call.options, **rows})
+        if wanted is None:
+            results = (results[0] if phase == "forward" else results,)
+        return tuple(on.tensor(r) for r in results if r is not None)
+
+
+def _array(tensor: Tensor) -> Any:
+    """What the door takes; a tensor on the host is refused there by its name."""
+    return tensor.numpy() if tensor.is_cpu else tensor

@@ -1,0 +1,56 @@
+"""Calls with arrays of this machine, through the door of the device and into its rooms."""
+
+import contextlib
+import importlib
+from unittest import mock
+
+import numpy as np
+
+from pyops import Graph
+from pyops._operator import OPERATORS as OPERATORS
+from pyops._phase import Phase
+from pyops.cuda import _device, ops
+from pyops.cuda._door import rooms
+
+from .platform import Platform, to_device
+
+ROOMS = {name: importlib.import_module(f"{ops.__name__}.{name}") for name in rooms()}
+DEVICE = False
+"""Whether there is a real one, where any order of turns is that of the device."""
+
+
+def move(argument):
+    """An argument on the device."""
+    if isinstance(argument, Graph):
+        return argument.to_device()
+    if not isinstance(argument, np.ndarray):
+        return argument
+    if DEVICE:
+        import cupy
+
+        return cupy.asarray(argument)
+    return to_device(argument)
+
+
+def back(result):
+    """A result on this machine."""
+    return result.get() if DEVICE else result.view(np.ndarray)
+
+
+@contextlib.contextmanager
+def on_device(rt):
+    """Operators with a room run in it, their results are on this machine again."""
+    run = Phase.run
+
+    def moved(phase, given, options, wanted=None, out=None, accumulate=False):
+        if phase.room not in ROOMS:
+            return run(phase, given, options, wanted, out, accumulate)
+        outs = None if out is None else [*map(move, out)]
+        results = run(phase, [*map(move, given)], options, wanted, outs, accumulate)
+        return tuple(None if r is None else back(r) for r in results)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(Phase, "run", moved))
+        if not DEVICE:
+            stack.enter_context(mock.patch.object(_device, "found", return_value=Platform(rt)))
+        yield

@@ -1,0 +1,59 @@
+"""Graph attention on the device beyond the table: weights, and heads wider than lanes reach."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ..cases import PHASES, variants
+from ..graphs import drawn
+from .host import COMPILER, Host
+from .rooms import OPERATORS, on_device
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+GAT = [*variants(OPERATORS["gat"])]
+
+
+@pytest.mark.parametrize("case", GAT, ids=str)
+def test_weights(case):
+    problem = case.problem(drawn(9, 7, 600))
+    _, expected = problem.run("forward", return_attention=True)
+    with on_device(Host()):
+        _, got = problem.run("forward", return_attention=True)
+    assert abs(got - expected).max() < 1e-14
+
+
+@pytest.mark.parametrize(("heads", "width"), [(1, 128), (1, 130), (3, 300), (9, 4), (70, 2)])
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("case", [GAT[0], GAT[-1]], ids=str)
+def test_shapes_of_heads(case, phase, heads, width):
+    problem = case.problem(drawn(5, 4, 300), heads=heads, width=width)
+    expected = problem.run(phase)
+    for order in 0, 1:
+        with on_device(Host(order)):
+            got = problem.run(phase)
+        for a, b in zip(got, expected, strict=True):
+            if b is not None:
+                assert abs(a - b).max(initial=0) <= 1e-12 * abs(b).max(initial=1)
+
+
+@pytest.mark.parametrize("score", [1e4, -1e4])
+def test_large_scores(score):
+    """The softmax is shifted: no exponential overflows, and a row of one value is a mean."""
+    problem = GAT[0].problem(drawn(9, 7, 600)).map(np.float32)
+    far = problem.having(attention=problem.arrays["attention"] * np.float32(score))
+    with on_device(Host()):
+        results = [far.run(phase) for phase in PHASES]
+    assert all(np.isfinite(a).all() for some in results for a in some if a is not None)
+
+
+@pytest.mark.parametrize(
+    ("phase", "most"), [("forward", 3), ("backward", 8), ("double_backward", 30)]
+)
+def test_launches(phase, most):
+    """A launch costs what reading a megabyte does: there are few where no row is long."""
+    plain = replace(GAT[0], absent=("edge_features", "mask"))
+    device = Host()
+    with on_device(device):
+        plain.problem(drawn(50, 50, 900)).run(phase)
+    assert len(device.launched) <= most

@@ -1,0 +1,76 @@
+"""Every source compiles for the devices we know, in both precisions; a broken one does not."""
+
+import pytest
+
+from pyops._functions import FUNCTIONS
+from pyops.cuda._formulas import functions
+from pyops.cuda._source import compose, kernels, sources, variants
+
+from .nvrtc import cubin, stacks
+
+ARCHITECTURES = "sm_80", "sm_90"
+HOT = [
+    (name, variant)
+    for name in ("attend", "neighbours", "scores", "triplets_back", "triplets_into")
+    for variant in variants(name)
+]
+EVERY = [(name, variant) for name in sources() for variant in variants(name)]
+HOT = [
+    (name, variant)
+    for name in ("attend", "neighbours", "scores", "triplets_back", "triplets_into")
+    for variant in variants(name)
+]
+EVERY = [(name, some) for name, some in EVERY if some.get("CODE", 3) == 3]  # one function of all
+
+
+def label(value):
+    if isinstance(value, dict):
+        return "-".join(f"{name}{number}" for name, number in value.items()) or "plain"
+    return None
+
+
+@pytest.mark.parametrize("kind", ["f", "d"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("source", "constants"), EVERY, ids=label)
+def test_compiles(source, constants, architecture, kind):
+    code = cubin(compose(source, kind, constants), architecture)
+    for kernel in kernels(source):
+        assert kernel.encode() in code
+
+
+@pytest.mark.parametrize("kind", ["f", "d"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_elementwise_functions_compile(architecture, kind):
+    """All of them, in one source."""
+    codes = range(1, 1 + len(FUNCTIONS))
+    bodies = [
+        f"#define CODE {code}\n{functions().replace('evaluate', f'evaluate_{code}')}#undef CODE\n"
+        for code in codes
+    ]
+    sums = " + ".join(f"evaluate_{code}(form, *x, *x, *x, *x, *x, *x)" for code in codes)
+    kernel = f'extern "C" __global__ void every(whole form, real* x) {{ *x = {sums}; }}'
+    head = compose("matrices", kind, {"LANES": 8}).partition('#line 1 "matrices.cu"')[0]
+    assert b"every" in cubin("\n".join([head, *bodies, kernel]), architecture)
+
+
+@pytest.mark.parametrize(("source", "constants"), HOT, ids=label)
+def test_registers_are_enough(source, constants):
+    """What a thread keeps does not spill to memory."""
+    found = stacks(cubin(compose(source, "f", constants), "sm_90"))
+    assert found.keys() >= set(kernels(source))
+    assert not any(found[kernel] for kernel in kernels(source))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("source", sources())
+def test_broken_source_fails(source, architecture):
+    text = compose(source, "f", next(variants(source)))
+    broken = text.replace("threadIdx.x", "threadIdx.nowhere")
+    assert broken != text
+    with pytest.raises(RuntimeError, match="nowhere"):
+        cubin(broken, architecture)
+
+
+def test_unlisted_constants_are_refused():
+    with pytest.raises(ValueError, match="no variant"):
+        compose("neighbours", "f", {"LANES": 3})

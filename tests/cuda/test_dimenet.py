@@ -1,0 +1,49 @@
+"""Edge-to-edge aggregation on the device beyond the table: sizes that take several parts."""
+
+import numpy as np
+import pytest
+
+from pyops.cuda.ops import dimenet_aggregate
+
+from ..cases import PHASES, variants
+from ..graphs import drawn
+from .host import COMPILER, Host
+from .rooms import OPERATORS, on_device
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+CASES = [*variants(OPERATORS["dimenet_aggregate"])]
+SIZES = {
+    "channels": {"channels": 70, "middle": 3},
+    "middle": {"channels": 5, "middle": 19},
+    "degrees": {"num_spherical": 13, "channels": 40},
+    "most degrees": {"num_spherical": 32, "num_radial": 1},
+}
+
+
+def agree(problem, phase, tolerance=1e-11):
+    expected = problem.run(phase)
+    with on_device(Host(1)):
+        got = problem.run(phase)
+    for a, b in zip(got, expected, strict=True):
+        if b is not None:
+            assert abs(a - b).max(initial=0) <= tolerance * abs(b).max(initial=1)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("phase", PHASES)
+def test_sizes(phase, sizes):
+    agree(CASES[0].problem(drawn(6, 6, 40), **SIZES[sizes]), phase)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_chunks_of_entries(case, phase, monkeypatch):
+    """Gradients of a few entries are kept at once, of whatever number of them."""
+    monkeypatch.setattr(dimenet_aggregate, "MOST", 100)
+    agree(case.problem(), phase)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_nodes_of_many_edges(phase):
+    """Pairs are met 32 at a time."""
+    agree(CASES[0].problem(drawn(3, 3, 250)).map(np.float64), phase)

@@ -1,0 +1,403 @@
+"""The door to the device: what it takes, what it refuses and how it says so."""
+
+import functools
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import pyops
+from pyops.cuda import DeviceGraph, _device, _door
+from pyops.cuda._graph import PIECE, cut
+
+from ..cases import PHASES, representative
+from ..compare import assert_same
+from ..graphs import drawn
+from .host import COMPILER
+from .platform import Platform, to_device
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+every_phase = pytest.mark.parametrize("phase", PHASES)
+
+
+@pytest.fixture(autouse=True)
+def platform(monkeypatch):
+    made = Platform()
+    monkeypatch.setattr(_device, "found", lambda: made)
+    return made
+
+
+def problem(op="gno_aggregate", dtype=np.float32):
+    """The same call on the host and on the device."""
+    here = representative(op).problem(drawn(9, 7, 60)).map(dtype)
+    there = here.map(to_device)
+    if here.graph is not None:
+        there = SimpleNamespace(
+            run=functools.partial(_run, there, here.graph.to_device()), arrays=there.arrays
+        )
+    return here, there
+
+
+def _run(problem, graph, phase, **keywords):
+    function = problem.op if phase == "forward" else getattr(problem.op, phase)
+    arrays = [problem.arrays[name] for name in problem.names(phase)]
+    results = function(graph, *arrays, **{**problem.options, **keywords})
+    return results if isinstance(results, tuple) else (results,)
+
+
+GRAPH = pyops.Graph([0, 1, 2], [1, 2, 0])
+FEATURES, KAPPA = np.ones((3, 2), "f"), np.ones((3, 4), "f")
+
+
+def call(graph=GRAPH, features=FEATURES, kappa=KAPPA, move=to_device, **keywords):
+    if isinstance(graph, pyops.Graph):
+        graph = graph.to_device()
+    arrays = [move(a) if type(a) is np.ndarray else a for a in (features, kappa)]
+    return pyops.gno_aggregate(graph, *arrays, **keywords)
+
+
+def host(array):
+    """An array that `call` leaves on the host."""
+    return array.view(np.memmap)
+
+
+REFUSED = {
+    "array on the host": (
+        lambda: call(kappa=host(KAPPA)),
+        TypeError,
+        "gno_aggregate: kappa: expected an array on the device like the other arguments, "
+        "got numpy.memmap",
+    ),
+    "a list": (
+        lambda: call(features=[[1.0]]),
+        TypeError,
+        "gno_aggregate: features: expected an array on the device like the other arguments, "
+        "got list",
+    ),
+    "graph on the host": (
+        lambda: pyops.gno_aggregate(GRAPH, to_device(FEATURES), to_device(KAPPA)),
+        TypeError,
+        "gno_aggregate: graph: expected a graph on the device like the arrays, "
+        "graph.to_device(), got one on the host",
+    ),
+    "arrays on the host": (
+        lambda: pyops.gno_aggregate(GRAPH.to_device(), FEATURES, KAPPA),
+        TypeError,
+        "gno_aggregate: features: expected an array on the device like the other arguments, "
+        "got numpy.ndarray",
+    ),
+    "cotangent on the host": (
+        lambda: pyops.gno_aggregate.double_backward(
+            GRAPH.to_device(), to_device(FEATURES), to_device(KAPPA), FEATURES, None, None
+        ),
+        TypeError,
+        "gno_aggregate.double_backward: gy: expected an array on the device like the other "
+        "arguments, got numpy.ndarray",
+    ),
+    "two devices": (
+        lambda: call(kappa=to_device(KAPPA, 1)),
+        ValueError,
+        "gno_aggregate: kappa: expected device 0 like graph, got device 1",
+    ),
+    "two devices without a graph": (
+        lambda: pyops.add(to_device(KAPPA), to_device(KAPPA, 1)),
+        ValueError,
+        "add: x2: expected device 0 like x1, got device 1",
+    ),
+    "graph on another device": (
+        lambda: call(GRAPH.to_device(1)),
+        ValueError,
+        "gno_aggregate: features: expected device 1 like graph, got device 0",
+    ),
+    "no such device": (
+        lambda: GRAPH.to_device(2),
+        ValueError,
+        "Graph.to_device: device: expected an integer from 0 to 1, got 2",
+    ),
+    "no number of a device": (
+        lambda: GRAPH.to_device("gpu"),
+        TypeError,
+        "Graph.to_device: device: expected an integer, got 'gpu'",
+    ),
+    "no graph": (
+        lambda: pyops.gno_aggregate(to_device(FEATURES), to_device(FEATURES), to_device(KAPPA)),
+        TypeError,
+        "gno_aggregate: graph: expected pyops.Graph, got ndarray",
+    ),
+    "shape": (
+        lambda: call(kappa=np.ones((4, 4), "f")),
+        ValueError,
+        "gno_aggregate: kappa: expected shape (num_edges=3, in_features*out_features), got (4, 4)",
+    ),
+    "half precision": (
+        lambda: call(features=FEATURES.astype("e")),
+        TypeError,
+        "gno_aggregate: features: expected float32 or float64, got float16",
+    ),
+    "mixed precision": (
+        lambda: call(kappa=KAPPA.astype("d")),
+        TypeError,
+        "gno_aggregate: kappa: expected float32 like features, got float64",
+    ),
+    "None": (
+        lambda: call(features=None),
+        TypeError,
+        "gno_aggregate: features: expected a NumPy array, got None",
+    ),
+    "too many": (
+        lambda: pyops.exp(to_device(KAPPA), to_device(KAPPA)),
+        TypeError,
+        "exp: expected arguments (x), got 2 of them",
+    ),
+    "precision": (
+        lambda: call(precision="half"),
+        ValueError,
+        "gno_aggregate: precision: expected one of ('highest', 'tf32x3', 'tf32'), got 'half'",
+    ),
+    "option": (
+        lambda: call(colour=1),
+        TypeError,
+        "gno_aggregate: unexpected option 'colour'; options are: none",
+    ),
+    "no room for a phase": (
+        lambda: pyops.max.backward(to_device(KAPPA), to_device(np.ones((), "f"))),
+        NotImplementedError,
+        "max.backward: no kernel for arrays on a device",
+    ),
+    "out on the host": (
+        lambda: call(out=np.ones((3, 2), "f")),
+        TypeError,
+        "gno_aggregate: out: expected an array on the device like the arguments, got numpy.ndarray",
+    ),
+    "out on another device": (
+        lambda: call(out=to_device(np.ones((3, 2), "f"), 1)),
+        ValueError,
+        "gno_aggregate: out: expected device 0 like the arguments, got device 1",
+    ),
+    "type of out": (
+        lambda: call(out=to_device(np.ones((3, 2)))),
+        TypeError,
+        "gno_aggregate: out: expected float32 like the inputs, got float64",
+    ),
+    "shape of out": (
+        lambda: call(out=to_device(np.ones((3, 3), "f"))),
+        ValueError,
+        "gno_aggregate: out: expected shape (3, 2), got (3, 3)",
+    ),
+    "elements of out": (
+        lambda: call(out=to_device(np.broadcast_to(np.ones((3, 1), "f"), (3, 2)))),
+        ValueError,
+        "gno_aggregate: out: expected distinct elements, got strides (4, 0)",
+    ),
+    "out on the device, arguments on the host": (
+        lambda: pyops.gno_aggregate(GRAPH, FEATURES, KAPPA, out=to_device(np.ones((3, 2), "f"))),
+        TypeError,
+        "gno_aggregate: out: expected a plain NumPy array",
+    ),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
+def test_refusals(refused):
+    function, error, text = refused
+    with pytest.raises(error) as caught:
+        function()
+    assert str(caught.value).startswith(text)
+
+
+def test_no_room(monkeypatch):
+    monkeypatch.setattr(_door, "rooms_set", lambda: frozenset(["gat"]))
+    with pytest.raises(NotImplementedError, match="gno_aggregate: no kernel for arrays on a dev"):
+        call()
+
+
+def test_out_that_overlaps():
+    x = np.ones((4, 3), "f")
+    moved = to_device(x)
+    one, other = moved.reshape(-1)[:6].reshape(2, 3), moved.reshape(-1)[3:9].reshape(2, 3)
+    inputs = [to_device(np.ones((2, 3), "f")) for _ in range(3)]
+    with pytest.raises(ValueError, match="out: gx2: expected memory of its own"):
+        pyops.multiply.backward(*inputs, out=(one, other))
+
+
+def test_out_that_is_an_input():
+    x = to_device(np.arange(6, dtype="f").reshape(2, 3))
+    expected = pyops.multiply(np.array(x), np.array(x))
+    assert pyops.multiply(x, x, out=x) is x
+    assert_same([np.array(x)], [expected])
+
+
+@every_phase
+def test_layouts(phase):
+    """Neither inputs nor results need to be contiguous."""
+    here, there = problem()
+    expected = there.run(phase)
+    spread = {
+        n: a if a is None else to_device(np.array(a, order="F")) for n, a in here.arrays.items()
+    }
+    strided = SimpleNamespace(op=here.op, arrays=spread, names=here.names, options=here.options)
+    assert_same(_run(strided, here.graph.to_device(), phase), expected)
+    out = [None if a is None else to_device(np.full(a.shape[::-1], 3, "f").T) for a in expected]
+    single = phase in ("forward", "jvp")
+    results = there.run(phase, out=out[0] if single else out)
+    for result, given, right in zip(results, out, expected, strict=True):
+        assert result is given
+        assert right is None or np.array_equal(result, right)
+
+
+def test_the_device_of_the_arguments_is_used(platform):
+    x = to_device(KAPPA, 1)
+    pyops.add(x, x)
+    assert platform.used == [1]
+
+
+def test_graph():
+    graph = drawn(9, 7, 60)
+    moved = graph.to_device(1)
+    assert isinstance(moved, DeviceGraph)
+    assert moved.device == 1
+    assert moved.to_host() is graph
+    for name in "num_src", "num_dst", "num_edges", "num_entries":
+        assert getattr(moved, name) == getattr(graph, name)
+    assert repr(moved) == f"Device{graph!r}"[:-1] + ", device=1)"
+    assert graph.to_device().device == 0
+    for name in "in_offsets", "out_nodes", "id_entries", "in_order":
+        assert moved._index(name) is moved._index(name)
+        assert np.array_equal(moved._index(name), graph._index(name))
+    rows = graph.dst[graph._index("in_order") - 1] + 1
+    assert np.array_equal(moved._index("in_rows"), rows)
+
+
+def test_pieces_of_rows():
+    degrees = np.array([0, 3 * PIECE, 1, PIECE, PIECE + 1, 0])
+    pieces, joins = cut(np.concatenate([[0], np.cumsum(degrees)]))
+    row, start, stop = pieces.T
+    assert (stop - start).max() <= PIECE
+    assert np.array_equal(np.diff(joins), [1, 3, 1, 1, 2, 1])
+    assert np.array_equal(np.bincount(row, stop - start), degrees)
+    assert np.array_equal(start[1:], stop[:-1])
+
+
+def test_long_rows():
+    """Rows in several pieces."""
+    here = representative("gno_conv").problem(drawn(3, 2, 5 * PIECE // 2))
+    graph = here.graph.to_device()
+    assert len(graph._index("in_pieces")) > graph.num_dst
+    for phase in PHASES:
+        expected, got = here.run(phase), _run(here.map(to_device), graph, phase)
+        for a, b in zip(got, expected, strict=True):
+            assert abs(a - b).max() <= 1e-13 * abs(b).max()
+
+
+def test_several_workspaces(monkeypatch):
+    """Pieces and edges that do not fit in one."""
+    for op in "gno_conv", "gno_kernel":
+        _, there = problem(op, np.float64)
+        expected = [there.run(phase) for phase in PHASES]
+        monkeypatch.setattr(f"pyops.cuda.{_MODULES[op]}.WORKSPACE", 3000)
+        for phase, right in zip(PHASES, expected, strict=True):
+            for a, b in zip(there.run(phase), right, strict=True):
+                assert abs(a - b).max() <= 1e-14 * abs(b).max()
+
+
+_MODULES = {"gno_conv": "_convolution", "gno_kernel": "ops.gno_kernel"}
+
+
+@pytest.mark.parametrize(
+    ("precision", "least", "most"), [("tf32", 1e-5, 4e-3), ("tf32x3", 0, 4e-6)]
+)
+@pytest.mark.parametrize("op", ["gno_conv", "gno_kernel", "ono_encode"])
+def test_precision(op, precision, least, most):
+    """Of products: factors of 11 bits, or of two such parts. None of it touches float64."""
+    for dtype in np.float32, np.float64:
+        here, there = problem(op, dtype)
+        for phase in PHASES:
+            exact = here.map(np.float64).run(phase)
+            errors = [
+                abs(a - b).max() / abs(b).max()
+                for a, b in zip(there.run(phase, precision=precision), exact, strict=True)
+            ]
+            if dtype is np.float64:
+                assert max(errors) < 1e-12
+            else:
+                assert least < max(errors) < most
+
+
+def test_too_little_memory(platform, monkeypatch):
+    def empty(shape, dtype):
+        raise MemoryError("Out of memory allocating 1 bytes")
+
+    monkeypatch.setattr(platform.runtime, "empty", empty)
+    with pytest.raises(MemoryError, match=r"exp: not enough memory on device 0: Out of memory"):
+        pyops.exp(to_device(KAPPA))
+
+
+def test_no_cupy(monkeypatch):
+    monkeypatch.setattr(_device, "found", _device.Platform)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(ImportError, match=r"exp: arrays on a CUDA device need CuPy.*pyops\[cuda\]"):
+        pyops.exp(to_device(KAPPA))
+    with pytest.raises(ImportError, match=r"Graph\.to_device: arrays on a CUDA device need CuPy"):
+        GRAPH.to_device()
+
+
+def test_no_driver(monkeypatch):
+    def count():
+        raise RuntimeError("cudaErrorInsufficientDriver")
+
+    driver = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=count))
+    monkeypatch.setattr(_device, "found", _device.Platform)
+    monkeypatch.setattr(_device, "cupy_runtime", lambda: None)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=driver))
+    text = "expected a CUDA device and its driver, got: cudaErrorInsufficientDriver"
+    with pytest.raises(RuntimeError, match=f"Graph.to_device: {text}"):
+        GRAPH.to_device()
+
+
+def test_the_real_library_without_a_device(monkeypatch):
+    cupy = pytest.importorskip("cupy")
+    try:
+        pytest.skip(f"{cupy.cuda.runtime.getDeviceCount()} devices")
+    except cupy.cuda.runtime.CUDARuntimeError:
+        monkeypatch.setattr(_device, "found", _device.Platform)
+        with pytest.raises(RuntimeError, match=r"Graph\.to_device: expected a CUDA device"):
+            GRAPH.to_device()
+
+
+class Foreign:
+    """An array of another library: nothing of NumPy, but the protocols."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+
+def test_other_libraries(platform, monkeypatch):
+    """Whatever speaks DLPack or the CUDA array interface is taken."""
+    adopt = platform.adopt
+
+    def adopt_any(value):
+        return adopt(value if isinstance(value, np.ndarray) else to_device(value.array))
+
+    monkeypatch.setattr(platform, "adopt", adopt_any)
+    old = type("Old", (), {"array": KAPPA, "__cuda_array_interface__": {}})
+    for value in Foreign(KAPPA), old():
+        assert np.array_equal(pyops.negative(value), -KAPPA)
+
+
+def test_rooms_are_operators():
+    assert set(_door.rooms()) <= {op.room for op in pyops._operator.OPERATORS.values()}
+
+
+def test_nothing_is_imported_before_it_is_needed():
+    code = (
+        "import sys, numpy as np, pyops\n"
+        "pyops.exp(np.ones(3)), pyops.Graph([0], [0])\n"
+        "try: pyops.exp([1.0])\nexcept TypeError: pass\n"
+        "assert not any(name.startswith(('pyops.cuda', 'cupy')) for name in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

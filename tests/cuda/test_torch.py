@@ -1,0 +1,78 @@
+"""Tensors of a device through pyops.torch: they take the door, and torch's current stream."""
+
+import numpy as np
+import pytest
+
+from ..cases import representative
+from .host import COMPILER
+from .platform import Platform, to_device
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+torch = pytest.importorskip("torch")
+
+import pyops  # noqa: E402
+import pyops.torch as pt  # noqa: E402
+from pyops.cuda import _device, _door  # noqa: E402
+from pyops.torch import _cuda  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def platform(monkeypatch):
+    """Tensors of this machine that are not on the CPU."""
+    made = Platform()
+    monkeypatch.setattr(_device, "found", lambda: made)
+    monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False))
+    monkeypatch.setattr(_cuda, "stream_of", lambda device: 1234)
+    monkeypatch.setattr(_cuda, "_array", lambda tensor: to_device(tensor.numpy()))
+    return made
+
+
+def test_values_and_derivatives(platform):
+    problem = representative("gno_conv").problem()
+    graph = problem.graph.to_device()
+    inputs = [torch.tensor(a, requires_grad=True) for a in problem.inputs]
+    y = pt.gno_conv(graph, *inputs, **problem.options)
+    gy = torch.tensor(problem.arrays["gy"], requires_grad=True)
+    first = torch.autograd.grad(y, inputs, gy, create_graph=True)
+    h = [torch.tensor(a) for a in problem.cotangents]
+    second = torch.autograd.grad(first, [*inputs, gy], h)
+    for phase, got in ("forward", [y]), ("backward", first), ("double_backward", second):
+        for a, b in zip(got, problem.run(phase), strict=True):
+            np.testing.assert_allclose(a.detach(), b, 1e-9, 1e-11)
+    assert platform.streams == [1234] * 3
+    assert {name for name, *_ in platform.runtime.launched} == {"gno"}
+
+
+def test_forward_mode():
+    problem = representative("elem_scale").problem()
+    inputs, tangents = (
+        tuple(map(torch.tensor, some)) for some in (problem.inputs, problem.cotangents)
+    )
+    _, dy = torch.func.jvp(lambda *x: pt.elem_scale(*x), inputs, tangents)
+    np.testing.assert_allclose(dy, problem.run("jvp")[0], 1e-12)
+
+
+def test_memory_is_not_a_gradient():
+    """A tensor of a graph, or one turned negative, is read as what it is."""
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    assert not _cuda.memory(x).requires_grad
+    turned = torch.tensor([1 + 2j]).conj().imag
+    assert torch.equal(_cuda.memory(turned), torch.tensor([-2.0]))
+
+
+def test_refusals(monkeypatch):
+    x = torch.zeros(3)
+    with pytest.raises(TypeError, match=r"pyops\.torch\.tanh: x: expected float32 or float64"):
+        pt.tanh(x.half())
+    with monkeypatch.context() as without:
+        without.setattr(_door, "rooms_set", frozenset)
+        with pytest.raises(NotImplementedError, match="tanh: no kernel for arrays on a device"):
+            pt.tanh(x)
+    graph = pyops.Graph([0], [0])
+    with pytest.raises(TypeError, match=r"gno_aggregate: graph: expected a graph on the device"):
+        pt.gno_aggregate(graph, torch.zeros(1, 1), torch.zeros(1, 1))
+    monkeypatch.setattr(
+        _cuda, "_array", lambda t: t.numpy() if len(t) == 1 else to_device(t.numpy())
+    )
+    with pytest.raises(TypeError, match=r"add: x2: expected an array on the device like the other"):
+        pt.add(x, torch.zeros(1))
