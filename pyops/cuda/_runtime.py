@@ -88,8 +88,9 @@ class Runtime(ABC):
         xp, is_finite = self.xp, self.xp.isfinite(a)
         bits = xp.ascontiguousarray(a).view(np.uint32)
         rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-        finite = xp.where(is_finite, rounded, 0)
-        return xp.where(is_finite, rounded, a), finite, xp.where(is_finite, a, 0) - finite
+        finite = xp.where(is_finite, rounded, np.float32(0))
+        rest = xp.where(is_finite, a, np.float32(0)) - finite
+        return xp.where(is_finite, rounded, a), finite, rest
 
     @abstractmethod
     def _product(self, a: Any, b: Any, out: Any) -> Any:

@@ -51,7 +51,8 @@ class _Sums:
 
         def if_met(rows: Any) -> Any:
             """Rows of entries; 0, whatever is there, where there is no pair."""
-            return of.xp.where(met.reshape(-1, *(1,) * (rows.ndim - 1)) != 0, rows, 0)
+            there = met.reshape(-1, *(1,) * (rows.ndim - 1)) != 0
+            return of.xp.where(there, rows, rows.dtype.type(0))
 
         def of_pairs(array: Any) -> Any:
             return None if array is None else if_met(array[ids])
