@@ -15,11 +15,6 @@ HOT = [
     for variant in variants(name)
 ]
 EVERY = [(name, variant) for name in sources() for variant in variants(name)]
-HOT = [
-    (name, variant)
-    for name in ("attend", "neighbours", "scores", "triplets_back", "triplets_into")
-    for variant in variants(name)
-]
 EVERY = [(name, some) for name, some in EVERY if some.get("CODE", 3) == 3]  # one function of all
 
 
