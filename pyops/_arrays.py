@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -54,9 +55,13 @@ def check_number(label: str, value: object) -> float:
         value, (int, float, np.integer, np.floating)
     ):
         raise TypeError(f"{label}: expected a number, got {value!r}")
-    if not np.isfinite(value):
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
         raise ValueError(f"{label}: expected a finite number, got {value!r}")
-    return float(value)
+    return number
 
 
 def check_output(label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -164,17 +163,14 @@ class ElementwisePhase(BroadcastPhase):
     def output_shape(
         self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
     ) -> Lengths:
-        self._complete(options)
+        self.checked(options)
         return broadcast(self.caller, dict(zip(self.signature.inputs, arrays, strict=True)))
 
     def _make_plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
     ) -> Plan:
         _, arrays = self._split(given)
-        numbers = [
-            check_number(f"{self.caller}: {name}", value)
-            for name, value in self._complete(options).items()
-        ]
+        numbers = [*self.checked(options).values()]
         names = self._wants(wanted, arrays)
         dtype = check_arrays(self.caller, self.slots, arrays)
         inputs = dict(zip(self.signature.inputs, arrays, strict=False))
@@ -215,19 +211,6 @@ class Elementwise(Operator):
 
     def _make_phase(self, name: str) -> Phase:
         return ElementwisePhase(self, name)
-
-
-def check_number(label: str, value: object) -> float:
-    """The argument, if it is a finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{label}: expected a number, got {value!r}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError(f"{label}: expected a finite number, got {value!r}")
-    return number
 
 
 def describe(function: Function, declaration: Callable[..., Any]) -> str:

@@ -78,6 +78,8 @@ def check_count(label: str, value: Any, largest: int = LARGEST) -> int:
 
 
 def check_bounds(label: str, indices: Indices, size: int, size_name: str) -> None:
+    if indices.dtype.kind != "i":
+        raise TypeError(f"{label}: expected int32 or int64, got {indices.dtype}")
     if len(indices) and not (indices.min() >= 0 and indices.max() < size):
         wrong = (indices < 0) | (indices >= size)
         where = int(np.argmax(wrong))

@@ -167,6 +167,10 @@ class Operator:
         """The shape of y for inputs of which only the shapes are known, None where absent."""
         return self._phases["forward"].output_shape(sizes, arrays, options)
 
+    def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """All options but row numbers, as values of Python's own types."""
+        return self._phases["forward"].checked(options)
+
     def _usage(self) -> str:
         """The signature, one parameter a line."""
         lines = [f"    {parameter},\n" for parameter in self.__signature__.parameters.values()]

@@ -11,7 +11,7 @@ import numpy as np
 from . import _kernels
 from ._arrays import Array, buffers_for, check_outputs, hand_over, on_device, plain
 from ._indices import Indices, check_bounds, check_indices, check_turned
-from ._plan import Kernel, Plan, Slot, make_plan, solved_shapes
+from ._plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
 from ._signature import Shape, Signature
 from ._threads import get_num_threads
 from .graph import Graph
@@ -182,7 +182,7 @@ class Phase:
             sizes,
             self.slots,
             arrays,
-            self._complete(options),
+            self.checked(options),
             self.outputs,
         )[next(iter(self.outputs))]
 
@@ -232,7 +232,7 @@ class Phase:
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
     ) -> Plan:
         graph, arrays = self._split(given)
-        options = self._complete(options)
+        options = self.checked(options)
         return make_plan(
             self.signature,
             self.caller,
@@ -280,6 +280,10 @@ class Phase:
             if name not in options and option.default is inspect.Parameter.empty:
                 raise TypeError(f"{self.caller}: {name}: expected this option, it has no default")
         return {name: options.get(name, option.default) for name, option in declared.items()}
+
+    def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """All options, as values of Python's own types."""
+        return check_options(self.caller, self.signature.options, self._complete(options))
 
     def _wants(self, wanted: Collection[str] | None, arrays: Sequence[Any]) -> tuple[str, ...]:
         """The outputs to compute; by default all that have an input."""

@@ -74,7 +74,7 @@ def make_plan(
     wanted: Collection[str],
 ) -> Plan:
     """Check a call, find the compiled variant for it, and lay out its arguments."""
-    codes, known, numbers = _check_options(caller, signature.options, options)
+    codes, known, numbers = _codes(signature.options, options)
     if graph is not None:
         known.update(graph._sizes()._asdict())
     named = dict(zip(signature.inputs, arrays, strict=False))
@@ -135,7 +135,7 @@ def solved_shapes(
     outputs: Mapping[str, Shape],
 ) -> dict[str, tuple[int, ...]]:
     """The shapes of the outputs, for arrays that have shapes but perhaps no elements."""
-    _, sizes, _ = _check_options(caller, signature.options, options)
+    _, sizes, _ = _codes(signature.options, options)
     found = {**sizes, **known}
     slots, outputs, _ = _choose_forms(signature, slots, arrays, outputs)
     solve_sizes(signature, caller, slots, arrays, options, found)
@@ -157,13 +157,11 @@ def _bits(flags: Sequence[bool]) -> int:
     return sum(1 << i for i, flag in enumerate(flags) if flag)
 
 
-def _check_options(
+def check_options(
     caller: str, declared: Mapping[str, Option], options: Mapping[str, Any]
-) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
-    """The number that stands for each choice, the sizes and the numbers among the options."""
-    codes: dict[str, int] = {}
-    sizes: dict[str, int] = {}
-    numbers: dict[str, float] = {}
+) -> dict[str, Any]:
+    """The options as values of Python's own types, whatever stood for these."""
+    found: dict[str, Any] = {}
     for name, option in declared.items():
         label, value = f"{caller}: {name}", options[name]
         if option.choices:
@@ -171,11 +169,29 @@ def _check_options(
                 raise TypeError(f"{label}: expected one of {option.choices}, got {value!r}")
             if value not in option.choices:
                 raise ValueError(f"{label}: expected one of {option.choices}, got {value!r}")
+            found[name] = option.choices[option.choices.index(value)]
+        elif option.is_size:
+            found[name] = check_size(label, value, option.bounds.least, option.bounds.most)
+        else:
+            found[name] = check_number(label, value)
+    return found
+
+
+def _codes(
+    declared: Mapping[str, Option], options: Mapping[str, Any]
+) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
+    """The number that stands for each choice, the sizes and the numbers among the options."""
+    codes: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    numbers: dict[str, float] = {}
+    for name, option in declared.items():
+        value = options[name]
+        if option.choices:
             codes[name] = int(value) if option.kind is bool else 1 + option.choices.index(value)
         elif option.is_size:
-            sizes[name] = check_size(label, value, option.bounds.least, option.bounds.most)
+            sizes[name] = value
         else:
-            numbers[name] = check_number(label, value)
+            numbers[name] = value
     return codes, sizes, numbers
 
 

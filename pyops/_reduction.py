@@ -34,25 +34,33 @@ class Axes(NamedTuple):
         return self.keep, tuple(0 if n == 1 else next(own) for n in self.keep)
 
 
-def reduced(caller: str, shape: Lengths, axis: object, keepdims: object) -> Axes:
+def check_axis(caller: str, axis: Any) -> int | tuple[int, ...] | None:
     """The axes that an option names; None stands for all."""
-    if not isinstance(keepdims, (bool, np.bool_)):
-        raise TypeError(f"{caller}: keepdims: expected True or False, got {keepdims!r}")
-    rank = len(shape)
-    chosen = range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    axes: set[int] = set()
-    for number in chosen:
+    if axis is None:
+        return None
+    numbers = axis if isinstance(axis, tuple) else (axis,)
+    for number in numbers:
         if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)):
             raise TypeError(
                 f"{caller}: axis: expected an integer, a tuple of them or None, got {axis!r}"
             )
+    return tuple(map(int, numbers)) if isinstance(axis, tuple) else int(axis)
+
+
+def reduced(
+    caller: str, shape: Lengths, axis: int | tuple[int, ...] | None, keepdims: bool
+) -> Axes:
+    """What is left of a shape without axes."""
+    rank = len(shape)
+    axes: set[int] = set()
+    for number in range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,):
         if not -rank <= number < rank:
             raise ValueError(
                 f"{caller}: axis: expected axes from {-rank} to {rank - 1} of x, got {axis!r}"
             )
         if number % rank in axes:
             raise ValueError(f"{caller}: axis: expected different axes, got {axis!r}")
-        axes.add(int(number) % rank)
+        axes.add(number % rank)
     keep = tuple(1 if i in axes else n for i, n in enumerate(shape))
     rest = tuple(n for i, n in enumerate(shape) if i not in axes)
     return Axes(keep, keep if keepdims else rest, math.prod(shape[i] for i in axes))
@@ -70,10 +78,16 @@ del OPERATORS[SELECT.name]
 class ReductionPhase(BroadcastPhase):
     """A phase of sum or mean, whose derivatives are sums and copies."""
 
+    def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        axis, keepdims = self._complete(options).values()
+        if not isinstance(keepdims, (bool, np.bool_)):
+            raise TypeError(f"{self.caller}: keepdims: expected True or False, got {keepdims!r}")
+        return {"axis": check_axis(self.caller, axis), "keepdims": bool(keepdims)}
+
     def output_shape(
         self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
     ) -> Lengths:
-        options = self._complete(options)
+        options = self.checked(options)
         return reduced(self.caller, arrays[0].shape, options["axis"], options["keepdims"]).shape
 
     def _checked(
@@ -81,7 +95,7 @@ class ReductionPhase(BroadcastPhase):
     ) -> tuple[dict[str, Any], Axes, np.dtype[Any], list[Any]]:
         """The arrays by name, the axes, the type, the shapes of the outputs wanted."""
         _, arrays = self._split(given)
-        options = self._complete(options)
+        options = self.checked(options)
         names = self._wants(wanted, arrays)
         dtype = check_arrays(self.caller, self.slots, arrays)
         axes = reduced(self.caller, arrays[0].shape, options["axis"], options["keepdims"])

@@ -172,9 +172,14 @@ class Graph:
         num_dst: int,
         num_edges: int,
     ) -> None:
-        check_bounds(
-            f"{caller}: {'src' if caller == 'Graph' else 'indices'}", src, num_src, "num_src"
-        )
+        first = "src" if caller == "Graph" else "indices"
+        rows = ("num_edges", num_edges) if ids is None else ("edge_ids", len(ids))
+        for name, length in (("dst", len(dst)), rows):
+            if length != len(src):
+                raise ValueError(
+                    f"{caller}: {name}: expected len({first})={len(src)}, got {length}"
+                )
+        check_bounds(f"{caller}: {first}", src, num_src, "num_src")
         check_bounds(f"{caller}: dst", dst, num_dst, "num_dst")
         if ids is not None:
             check_bounds(f"{caller}: edge_ids", ids, num_edges, "num_edges")

@@ -6,6 +6,8 @@ import weakref
 import numpy as np
 import pytest
 
+import pyops
+
 from .cases import OPERATORS, PHASES, VARIANTS, representative
 from .compare import assert_same
 
@@ -111,6 +113,34 @@ def test_plans_are_kept_for_integers_alone(value):
     problem.run("forward")
     with pytest.raises(TypeError, match="hidden: expected a positive integer, got"):
         problem.run("forward", hidden=value)
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@every_variant
+def test_options_may_be_scalars_of_numpy(case, phase):
+    problem, declared = case.problem(), OPERATORS[case.op].signature.options
+    expected = problem.run(phase)
+    kinds = {bool: np.bool_, int: np.int64, float: np.float64, str: Text}
+    options = {n: v for n, v in problem.options.items() if n in declared}
+    scalars = {n: kinds[declared[n].kind](v) for n, v in options.items()}
+    plain = problem.op.checked(scalars)
+    assert plain == problem.op.checked(options)
+    assert all(type(v) in (bool, int, float, str) for v in plain.values())
+    assert_same(problem.run(phase, **scalars), expected)
+
+
+@pytest.mark.parametrize("flag", [True, False, np.True_, np.False_])
+def test_flags_may_be_those_of_numpy(flag):
+    x = np.arange(6.0).reshape(2, 3)
+    out = np.ones((1, 3) if flag else 3)
+    np.testing.assert_array_equal(
+        pyops.sum(x, axis=np.int64(0), keepdims=flag, out=out, accumulate=flag),
+        x.sum(0, keepdims=bool(flag)) + bool(flag),
+    )
 
 
 @pytest.mark.parametrize("phase", PHASES)

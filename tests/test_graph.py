@@ -76,6 +76,27 @@ def test_degrees_and_reverse(name):
     assert turned.in_degrees().tolist() == np.bincount(graph.src, minlength=graph.num_src).tolist()
 
 
+PARTS = ("src", "dst", "edge_ids", "num_src", "num_dst", "num_edges")
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "error", "message"),
+    [
+        ("dst", [1, 2], ValueError, r"dst: expected len\(src\)=3, got 2"),
+        ("edge_ids", [0, 1], ValueError, r"edge_ids: expected len\(src\)=3, got 2"),
+        ("num_edges", 4, ValueError, r"num_edges: expected len\(src\)=3, got 4"),
+        ("src", [0.0, 1.0, 2.0], TypeError, "src: expected int32 or int64, got float64"),
+        ("dst", [0, 1, 3], IndexError, "dst: expected indices from 0 to num_dst-1=2, got 3"),
+    ],
+)
+def test_parts_of_a_pickle_are_checked(part, value, error, message):
+    restore, parts = pyops.Graph([0, 1, 2], [1, 2, 0]).__reduce__()
+    wrong = dict(zip(PARTS, parts, strict=True))
+    wrong[part] = np.asarray(value)[()]
+    with pytest.raises(error, match=f"^Graph: {message}"):
+        restore(*wrong.values())
+
+
 @pytest.mark.parametrize("restore", [copy.copy, copy.deepcopy, pickled(2), pickled(5)])
 @every_graph
 def test_copies(name, restore):

@@ -228,6 +228,70 @@ def test_refusals(wrong, kind, message):
         wrong()
 
 
+SCALARS = {
+    "sizes": ("gat", {"heads": np.int64(2)}),
+    "numbers": ("gat", {"heads": 2, "negative_slope": np.float64(0.3)}),
+    "single numbers": ("gat", {"heads": 2, "negative_slope": np.float32(0.3)}),
+    "flags": ("gat", {"heads": 2, "concat": np.bool_(False)}),
+    "slopes": ("leaky_relu", {"negative_slope": np.float32(0.3)}),
+    "axes": ("sum", {"axis": np.int64(0)}),
+    "tuples of axes": ("sum", {"axis": (np.int32(0), np.int64(1)), "keepdims": np.True_}),
+}
+
+
+@pytest.mark.parametrize(("name", "options"), SCALARS.values(), ids=SCALARS)
+def test_options_may_be_scalars_of_numpy(name, options):
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    graph = pyops.Graph([0, 1, 2], [1, 2, 0])
+    arrays = [graph, x, x, np.ones(8)] if name == "gat" else [x]
+    expected = getattr(pyops, name)(*arrays, **options)
+    found = jax.jit(lambda x: getattr(pj, name)(*arrays[:-1], x, **options))(arrays[-1])
+    np.testing.assert_array_equal(found, expected)
+
+
+NO_OPTIONS = {
+    "list for a size": ("gat", {"heads": [2]}),
+    "flag for a size": ("gat", {"heads": True}),
+    "number for a flag": ("gat", {"heads": 1, "concat": 1}),
+    "infinity": ("gat", {"heads": 2, "negative_slope": np.inf}),
+    "infinite slope": ("leaky_relu", {"negative_slope": np.inf}),
+    "array": ("leaky_relu", {"negative_slope": jnp.ones(())}),
+    "list of axes": ("sum", {"axis": [0]}),
+    "number for a flag of axes": ("sum", {"keepdims": 1}),
+}
+
+
+@pytest.mark.parametrize(("name", "options"), NO_OPTIONS.values(), ids=NO_OPTIONS)
+def test_options_are_refused_as_on_the_host(name, options):
+    x, graph = np.ones((3, 4)), pyops.Graph([0, 1, 2], [1, 2, 0])
+    arrays = [graph, x, x, np.ones(8)] if name == "gat" else [x]
+    getattr(pj, name)(*arrays, **({"heads": 1} if name == "gat" else {}))
+    with pytest.raises((TypeError, ValueError)) as expected:
+        getattr(pyops, name)(*arrays, **options)
+    with pytest.raises(expected.type) as found:
+        getattr(pj, name)(*arrays, **options)
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (lambda src, dst: (src, dst[:2]), ValueError, r"dst: expected shape \(3,\), got \(2,\)"),
+        (lambda src, dst: (src[:2], dst), ValueError, r"src: expected shape \(3,\), got \(2,\)"),
+        (lambda src, dst: (src[None], dst), ValueError, r"src: expected shape .*, got \(1, 3\)"),
+        (lambda src, dst: (src, dst, dst[:2]), ValueError, r"edge_ids: expected shape \(3,\)"),
+        (lambda src, dst: (src * 1.0, dst), TypeError, "src: expected int32 or int64, got float64"),
+    ],
+)
+def test_leaves_of_graphs_are_checked(change, kind, message):
+    graph = pj.Graph([0, 1, 2], [1, 2, 0])
+    leaves, sizes = graph.tree_flatten()
+    wrong = pj.Graph.tree_unflatten(sizes, change(*leaves))
+    for function in pj.aggregate, jax.jit(pj.aggregate):
+        with pytest.raises(kind, match=f"pyops.jax.aggregate: graph: {message}"):
+            function(wrong, jnp.ones((3, 2)))
+
+
 def test_third_derivatives_are_refused():
     third = jax.grad(jax.grad(jax.grad(lambda x: pj.exp(x).sum() ** 1)))
     with pytest.raises(NotImplementedError, match="third derivatives"):

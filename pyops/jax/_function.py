@@ -14,7 +14,7 @@ from .._indices import check_indices
 from .._operator import Operator
 from ..graph import Graph as PlainGraph
 from ._call import Call
-from ._graph import Graph, indices_of, sizes_of
+from ._graph import Graph, check_leaves, indices_of, sizes_of
 from ._primitives import compiled, value
 
 DTYPES = np.dtype("float32"), np.dtype("float64")
@@ -37,11 +37,13 @@ def function(op: Operator) -> Callable[..., jax.Array]:
                 )
         if signature.one_of and not given:
             raise TypeError(f"{label}: expected {' or '.join(signature.one_of)}, got neither")
+        given_rows = {name: options.pop(name, None) for name in signature.indexed}
         rows = {
-            name: _rows(f"{label}: {name}", options.pop(name))
-            for name in signature.indexed
-            if options.get(name) is not None
+            name: _rows(f"{label}: {name}", numbers)
+            for name, numbers in given_rows.items()
+            if numbers is not None
         }
+        options = op.checked(options)
         told = Call(
             operator=op.name,
             phase="forward",
@@ -65,7 +67,7 @@ def function(op: Operator) -> Callable[..., jax.Array]:
 
 def _graph(label: str, graph: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     if isinstance(graph, Graph):
-        return graph.indices, graph.sizes
+        return check_leaves(f"{label}: graph", graph.indices, graph.sizes), graph.sizes
     if isinstance(graph, PlainGraph):
         return indices_of(graph), sizes_of(graph)
     raise TypeError(

@@ -60,5 +60,17 @@ def indices_of(graph: _graph.Graph) -> tuple[Any, ...]:
     return graph._ready[_JAX]
 
 
+def check_leaves(label: str, indices: tuple[Any, ...], sizes: tuple[int, ...]) -> tuple[Any, ...]:
+    """The index arrays of a pytree, whose leaves may have been made anew by the caller."""
+    num_edges = indices[0].shape if len(indices) > 2 else (sizes[2],)
+    for name, array in zip(("src", "dst", "edge_ids"), indices, strict=False):
+        kind = array.dtype
+        if kind not in (np.dtype("int32"), np.dtype("int64")):
+            raise TypeError(f"{label}: {name}: expected int32 or int64, got {kind}")
+        if array.shape != num_edges or array.ndim != 1:
+            raise ValueError(f"{label}: {name}: expected shape {num_edges}, got {array.shape}")
+    return indices
+
+
 def sizes_of(graph: _graph.Graph) -> tuple[int, ...]:
     return graph.num_src, graph.num_dst, graph.num_edges
