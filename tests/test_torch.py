@@ -193,6 +193,20 @@ def test_plain_graphs_are_refused_where_torch_compiles():
         compiled(*example.tensors)
 
 
+@pytest.mark.parametrize("ids", [None, [0, 1, 0]])
+def test_plain_graphs_serve_subclasses_of_tensors(ids):
+    class Special(torch.Tensor):
+        pass
+
+    graph = pyops.Graph.from_csc([0, 1, 2, 3], [2, 0, 1], 3, ids)
+    x = torch.rand(3, 4, dtype=torch.float64, requires_grad=True)
+    y = pt.aggregate(graph, x.as_subclass(Special))
+    assert type(y) is Special
+    assert torch.equal(y.as_subclass(torch.Tensor), pt.aggregate(graph, x))
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(gradient.as_subclass(torch.Tensor), torch.ones_like(x))
+
+
 def test_graphs_are_found_by_their_indices():
     from pyops.torch._graph import graph_of
 

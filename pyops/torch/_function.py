@@ -19,7 +19,7 @@ from .._door import Door
 from .._operator import Operator
 from ..graph import Graph
 from ._call import PLAIN, Call, Maybe, awaited, by_name, check
-from ._graph import Ends
+from ._graph import Ends, visible
 from ._graph import Graph as TorchGraph
 from ._library import Registered
 
@@ -214,9 +214,11 @@ def function(op: Operator) -> Callable[..., Tensor]:
         graph, tensors = door.arguments(inputs, _plain, check)
         if _traced(tensors):
             if graph is not None and not isinstance(graph, (TorchGraph, Ends)):
-                raise TypeError(
-                    f"{door.label}: graph: expected pyops.torch.Graph where torch compiles"
-                )
+                if torch.compiler.is_compiling() or not isinstance(graph, Graph):
+                    raise TypeError(
+                        f"{door.label}: graph: expected pyops.torch.Graph where torch compiles"
+                    )
+                graph = visible(graph)
             return registered(graph, tensors, options)
         result: Tensor = Value.of(Call(op, graph, options), *tensors)
         return result

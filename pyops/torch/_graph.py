@@ -15,6 +15,7 @@ from .._indices import Indices
 
 _MOST_GRAPHS = 64
 _GLANCE = 64
+_TORCH = ("torch",)
 _made: WeakValueDictionary[tuple[Any, ...], Graph] = WeakValueDictionary()
 _found: deque[_graph.Graph] = deque(maxlen=_MOST_GRAPHS)
 
@@ -37,6 +38,16 @@ class Graph(_graph.Graph):
         tensors = tuple(None if a is None else torch.from_numpy(np.array(a)) for a in held)
         object.__setattr__(self, "_tensors", tensors)
         _made[_key(tensors, (self._num_src, self._num_dst, self._num_edges))] = self
+
+
+def visible(graph: _graph.Graph) -> Graph:
+    """The same graph with indices that torch can see, made once and kept with it."""
+    if _TORCH not in graph._ready:
+        made = Graph.__new__(Graph)
+        sizes = graph._num_src, graph._num_dst, graph._num_edges
+        made._fill("Graph", graph._src, graph._dst, graph._ids, *sizes)
+        graph._ready[_TORCH] = made  # type: ignore[assignment]
+    return graph._ready[_TORCH]  # type: ignore[return-value]
 
 
 class Ends:
