@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from ._operator import Operator
 
 Found = TypeVar("Found")
+CONSTANT = "Here alpha is a constant: no derivative passes through what ``return_attention`` gives."
 
 
 class Door:
@@ -48,4 +49,6 @@ class Door:
         call.__name__ = call.__qualname__ = self.op.name
         call.__module__ = self.module
         call.__doc__ = self.op.__doc__
+        if self.op.signature.attention:
+            call.__doc__ = f"{call.__doc__}\n\n{CONSTANT}"
         call.__signature__ = self.op.__signature__  # type: ignore[attr-defined]

@@ -66,24 +66,24 @@ class Operator:
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
     ) -> Any:
         """The value y; with ``return_attention=True``, where the operator has it, also alpha."""
-        wants_attention = False
-        if self._attention is not None:
-            wants_attention = options.pop("return_attention", False)
-            if not isinstance(wants_attention, (bool, np.bool_)):
-                raise TypeError(
-                    f"{self.name}: return_attention: expected True or False, "
-                    f"got {wants_attention!r}"
-                )
+        wants_attention = self.pop_attention(options)
         outs = None if out is None else (out,)
         (y,) = self._phases["forward"].run(inputs, options, None, outs, accumulate)
-        return (y, self._weights(inputs, options)) if wants_attention else y
+        return (y, self.attention(*inputs, **options)) if wants_attention else y
 
-    def _weights(self, inputs: Sequence[Any], options: dict[str, Any]) -> Array:
-        """alpha of every entry, in the order of the graph."""
+    def pop_attention(self, options: dict[str, Any]) -> bool:
+        """Whether alpha is asked for; taken from the options of operators that have it."""
+        asked = False if self._attention is None else options.pop("return_attention", False)
+        if not isinstance(asked, (bool, np.bool_)):
+            raise TypeError(f"{self.name}: return_attention: expected True or False, got {asked!r}")
+        return bool(asked)
+
+    def attention(self, *inputs: Any, out: Array | None = None, **options: Any) -> Array:
+        """alpha of every entry, in the order of the graph, for operators that have it."""
         assert self._attention is not None
         (along_rows,) = self._attention.run(inputs, options)
         assert along_rows is not None
-        alpha = np.empty_like(along_rows)
+        alpha = np.empty_like(along_rows) if out is None else out
         alpha[inputs[0]._index("in_order") - 1] = along_rows
         return alpha
 
@@ -162,10 +162,16 @@ class Operator:
         return dy
 
     def output_shape(
-        self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
+        self,
+        sizes: Mapping[str, int],
+        arrays: Sequence[Any],
+        options: Mapping[str, Any],
+        attention: bool = False,
     ) -> tuple[int, ...]:
-        """The shape of y for inputs of which only the shapes are known, None where absent."""
-        return self._phases["forward"].output_shape(sizes, arrays, options)
+        """The shape of y, or of alpha, for inputs of which only the shapes are known."""
+        phase = self._attention if attention else self._phases["forward"]
+        assert phase is not None
+        return phase.output_shape(sizes, arrays, options)
 
     def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """All options but row numbers, as values of Python's own types."""

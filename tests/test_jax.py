@@ -1,5 +1,6 @@
 """The door for JAX, over the operator table: derivatives, transformations, compilation."""
 
+import functools
 import subprocess
 import sys
 import threading
@@ -36,9 +37,9 @@ class Example:
             every[place] = array
         return every
 
-    def __call__(self, *given):
+    def __call__(self, *given, **more):
         graph = [] if self.graph is None else [self.graph]
-        return self.door(*graph, *self.spread(given), **self.options)
+        return self.door(*graph, *self.spread(given), **self.options, **more)
 
     def numpy(self, phase, *more, **keywords):
         graph = [] if self.graph is None else [self.graph]
@@ -226,6 +227,46 @@ def test_threads():
 def test_refusals(wrong, kind, message):
     with pytest.raises(kind, match=message):
         wrong()
+
+
+WEIGHTED = [name for name, op in OPERATORS.items() if op.signature.attention]
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_attention_that_is_returned(name):
+    example = Example(name)
+    weighted = functools.partial(example, return_attention=True)
+    expected = example.op(example.graph, *example.arrays, return_attention=True, **example.options)
+    for function in weighted, jax.jit(weighted), jax.jit(jax.jit(weighted)):
+        for one, other in zip(function(*example.primals), expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+    mapped = jax.vmap(weighted)(*(jnp.stack([p, p]) for p in example.primals))
+    np.testing.assert_array_equal(mapped[1][1], expected[1])
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_attention_is_a_constant(name):
+    example = Example(name)
+
+    def total(*given):
+        y, alpha = example(*given, return_attention=True)
+        return (y * y).sum() + alpha.sum(), alpha
+
+    gradient, alpha = jax.grad(total, example.everything, has_aux=True)(*example.primals)
+    np.testing.assert_allclose(
+        alpha, example.op.attention(example.graph, *example.arrays, **example.options)
+    )
+    expected = jax.grad(lambda *p: (example(*p) ** 2).sum(), example.everything)(*example.primals)
+    assert_trees_close(gradient, expected)
+    assert "alpha is a constant" in example.door.__doc__
+
+
+def test_whether_attention_is_returned_is_checked():
+    graph, x = pyops.Graph([0], [0]), jnp.ones((1, 2))
+    with pytest.raises(TypeError, match="gat: return_attention: expected True or False, got 1"):
+        pj.gat(graph, x, x, jnp.ones(4), heads=1, return_attention=1)
+    with pytest.raises(TypeError, match="unexpected option 'return_attention'"):
+        pj.aggregate(graph, x, return_attention=True)
 
 
 SCALARS = {

@@ -1,5 +1,7 @@
 """The door for PyTorch, over the operator table: derivatives, transformations, compilation."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -27,9 +29,9 @@ class Example:
             self.graph = pt.Graph(graph.src, graph.dst, graph.num_src, graph.num_dst)
         self.tensors = [torch.from_numpy(np.array(a)) for a in arrays if a is not None]
 
-    def __call__(self, *tensors):
+    def __call__(self, *tensors, **more):
         graph = [] if self.graph is None else [self.graph]
-        return self.door(*graph, *tensors, **self.options)
+        return self.door(*graph, *tensors, **self.options, **more)
 
     def energy(self, *tensors):
         y = self(*tensors)
@@ -57,6 +59,61 @@ def test_derivatives(name):
     close = {"atol": 1e-5, "rtol": 1e-4}
     assert torch.autograd.gradcheck(example, leaves, check_forward_ad=True, fast_mode=True, **close)
     assert torch.autograd.gradgradcheck(example, leaves, fast_mode=True, **close)
+
+
+WEIGHTED = [name for name, op in OPERATORS.items() if op.signature.attention]
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_attention_that_is_returned(name):
+    example = Example(name)
+    weighted = functools.partial(example, return_attention=True)
+    arrays = [t.numpy() for t in example.tensors]
+    expected = example.op(example.graph, *arrays, return_attention=True, **example.options)
+    for tensors in example.tensors, example.leaves():
+        y, alpha = weighted(*tensors)
+        assert y.requires_grad == tensors[0].requires_grad
+        assert not alpha.requires_grad
+        for one, other in zip((y, alpha), expected, strict=True):
+            assert np.array_equal(one.detach().numpy(), other)
+    assert torch.autograd.gradcheck(lambda *t: weighted(*t)[0], example.leaves(), fast_mode=True)
+    batch = [torch.stack([t, t]) for t in example.tensors]
+    assert np.array_equal(torch.func.vmap(weighted)(*batch)[1][1].numpy(), expected[1])
+    assert "alpha is a constant" in example.door.__doc__
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_attention_is_a_constant(name):
+    example = Example(name)
+    tensors, everything = tuple(example.tensors), tuple(range(len(example.tensors)))
+
+    def total(*given):
+        y, alpha = example(*given, return_attention=True)
+        return (y * y).sum() + (alpha * alpha).sum()
+
+    def alone(*given):
+        return (example(*given) ** 2).sum()
+
+    torch.testing.assert_close(
+        torch.func.grad(total, everything)(*tensors), torch.func.grad(alone, everything)(*tensors)
+    )
+    along = tuple(map(torch.ones_like, tensors))
+    torch.testing.assert_close(
+        torch.func.jvp(total, tensors, along)[1], torch.func.jvp(alone, tensors, along)[1]
+    )
+
+
+def test_whether_attention_is_returned_is_checked():
+    graph, x, w = pt.Graph([0], [0]), torch.ones(1, 2), torch.ones(4)
+    with pytest.raises(TypeError, match="gat: return_attention: expected True or False, got 1"):
+        pt.gat(graph, x, x, w, heads=1, return_attention=1)
+    with pytest.raises(TypeError, match="unexpected option 'return_attention'"):
+        pt.aggregate(graph, x, return_attention=True)
+    compiled = torch.compile(
+        lambda x: pt.gat(graph, x, x, w, heads=1, return_attention=True), backend="eager"
+    )
+    with pytest.raises(Exception, match="return_attention: expected False where torch compiles"):
+        compiled(x)
 
 
 @pytest.mark.parametrize("name", FEW)

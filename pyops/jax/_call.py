@@ -84,7 +84,7 @@ def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]
     graph = (_graph_of(tuple(given[: call.indices]), call.sizes),) if call.sizes else ()
     given = call.places(given)
     phase = getattr(call.op, call.phase)
-    if call.phase in ("forward", "jvp"):
+    if not call.phase.endswith("backward"):
         phase(*graph, *given, out=out[0], **options)
         return
     names = [*call.op.signature.inputs, "gy"][: None if call.phase == "double_backward" else -1]

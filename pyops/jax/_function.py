@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -20,13 +21,14 @@ from ._primitives import compiled, value
 DTYPES = np.dtype("float32"), np.dtype("float64")
 
 
-def function(op: Operator) -> Callable[..., jax.Array]:
+def function(op: Operator) -> Callable[..., Any]:
     """The operator on JAX arrays."""
     door, signature = Door(op, "jax"), op.signature
     declared, label = [*signature.inputs], door.label
 
-    def call(*inputs: Any, **options: Any) -> jax.Array:
-        graph, arrays = door.arguments(inputs, _graph, _array)
+    def call(*inputs: Any, **options: Any) -> Any:
+        wants_attention = op.pop_attention(options)
+        graph, arrays = door.arguments(inputs, _graph, check)
         indices, sizes = graph or ((), ())
         given = [a for a in arrays if a is not None]
         for name, array in zip(declared, arrays, strict=True):
@@ -54,15 +56,22 @@ def function(op: Operator) -> Callable[..., jax.Array]:
             wanted=(),
             options=tuple(sorted(options.items())),
         )
-        everything = *indices, *rows.values(), *given
-        if any(isinstance(a, jax.core.Tracer) for a in everything):
-            (y,) = value.bind(*everything, call=told)
-        else:
-            (y,) = compiled(value, told)(*everything)
-        return y
+        y = _run(told, *indices, *rows.values(), *given)
+        if not wants_attention:
+            return y
+        constants = map(jax.lax.stop_gradient, given)
+        return y, _run(replace(told, phase="attention"), *indices, *rows.values(), *constants)
 
     door.dress(call)
     return call
+
+
+def _run(told: Call, *arrays: Any) -> jax.Array:
+    if any(isinstance(a, jax.core.Tracer) for a in arrays):
+        (y,) = value.bind(*arrays, call=told)
+    else:
+        (y,) = compiled(value, told)(*arrays)
+    return y
 
 
 def _graph(label: str, graph: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -75,7 +84,7 @@ def _graph(label: str, graph: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     )
 
 
-def _array(label: str, array: Any) -> Any:
+def check(label: str, array: Any) -> Any:
     """The argument, if it is an array, or what stands for one, of a supported precision."""
     if not isinstance(array, (jax.Array, np.ndarray)):
         raise TypeError(f"{label}: expected a jax.Array, got {type(array).__name__}")

@@ -55,7 +55,7 @@ def _shapes(*arrays: Any, call: Call) -> list[Any]:
     sizes = dict(zip(SIZES, call.sizes, strict=False))
     if call.sizes:
         sizes["num_entries"] = arrays[0].shape[0]
-    shape = call.op.output_shape(sizes, inputs, dict(call.options))
+    shape = call.op.output_shape(sizes, inputs, dict(call.options), call.phase == "attention")
     return [jax.core.ShapedArray(shape, first.dtype)]
 
 

@@ -164,6 +164,27 @@ class Second(Phase):
         raise _beyond(ctx.told[0], "third derivatives")
 
 
+class Attention(Phase):
+    """The weights of attention, a constant to torch."""
+
+    @staticmethod
+    def forward(call: Call, *inputs: Maybe) -> Tensor:
+        return call.run("attention", inputs)[0]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output)
+        ctx.count = len(inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Maybe) -> Any:
+        return (None,) * ctx.count
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Maybe) -> None:
+        return None
+
+
 def _needed(ctx: Any) -> list[bool]:
     """Which of its tensors a phase has to give gradients to."""
     needed = ctx.needs_input_grad[len(ctx.told) :]
@@ -206,12 +227,21 @@ def _plain(label: str, graph: Any) -> Any:
     return graph
 
 
-def function(op: Operator) -> Callable[..., Tensor]:
+def function(op: Operator) -> Callable[..., Any]:
     """The operator on tensors."""
     door, registered = Door(op, "torch"), Registered(op)
 
-    def call(*inputs: Any, **options: Any) -> Tensor:
+    def call(*inputs: Any, **options: Any) -> Any:
         graph, tensors = door.arguments(inputs, _plain, check)
+        if op.pop_attention(options):
+            if _traced(tensors):
+                raise NotImplementedError(
+                    f"{door.label}: return_attention: expected False where torch compiles and for "
+                    "subclasses of tensors"
+                )
+            constants = [None if t is None else t.detach() for t in tensors]
+            alpha = Attention.of(Call(op, graph, options), *constants)
+            return call(*inputs, **options), alpha
         if _traced(tensors):
             if graph is not None and not isinstance(graph, (TorchGraph, Ends)):
                 if torch.compiler.is_compiling() or not isinstance(graph, Graph):
