@@ -1,12 +1,18 @@
-"""Parameter blocks: several tensors packed into the one vector that a kernel reads."""
+"""Parameter blocks: several tensors packed into the one vector that a kernel reads.
+
+All take arrays of NumPy, tensors of PyTorch or arrays of JAX, and return the same; derivatives pass
+through, and the layouts are those of the operators.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
+from ._arrays import check_size
+from ._libraries import check_parts, library_of, split
 
-from ._arrays import Array, check_array, check_size
+Array: TypeAlias = Any
+"""Of any of the libraries."""
 
 
 class DimenetBlock(NamedTuple):
@@ -47,24 +53,21 @@ def pack_gno(U: Array, b_u: Array, V: Array, b_v: Array) -> Array:  # noqa: N803
     TypeError, ValueError
         If a part is not a float32 or float64 array like the others, or has the wrong shape.
     """
-    parts = {"U": U, "b_u": b_u, "V": V, "b_v": b_v}
+    library, parts = check_parts("pack_gno", {"U": U, "b_u": b_u, "V": V, "b_v": b_v})
     for name, part in parts.items():
-        check_array(f"pack_gno: {name}", part)
-        if part.dtype.char != U.dtype.char:
-            raise TypeError(f"pack_gno: {name}: expected {U.dtype} like U, got {part.dtype}")
+        shape = tuple(part.shape)
         if part.ndim != (2 if name in "UV" else 1):
             axes = {"U": "(hidden, dim)", "V": "(in_features * out_features, hidden)"}
             expected = axes.get(name, "one dimension")
-            raise ValueError(f"pack_gno: {name}: expected {expected}, got {part.shape}")
-        if part.size == 0:
-            raise ValueError(f"pack_gno: {name}: expected sizes of at least 1, got {part.shape}")
-    hidden = len(U)
-    shapes = {"b_u": (hidden,), "V": (len(V), hidden), "b_v": (len(V),)}
-    for name, shape in shapes.items():
-        if parts[name].shape != shape:
-            raise ValueError(f"pack_gno: {name}: expected shape {shape}, got {parts[name].shape}")
-    dtype = U.dtype.newbyteorder("=")
-    return np.concatenate([U.T.ravel(), b_u, V.T.ravel(), b_v], dtype=dtype)
+            raise ValueError(f"pack_gno: {name}: expected {expected}, got {shape}")
+        if 0 in shape:
+            raise ValueError(f"pack_gno: {name}: expected sizes of at least 1, got {shape}")
+    hidden, entries = len(U), len(V)
+    for name, shape in {"b_u": (hidden,), "V": (entries, hidden), "b_v": (entries,)}.items():
+        if (got := tuple(parts[name].shape)) != shape:
+            raise ValueError(f"pack_gno: {name}: expected shape {shape}, got {got}")
+    flat = [part.T.reshape(-1) if part.ndim == 2 else part for part in parts.values()]
+    return library.concatenate(flat)
 
 
 def unpack_gno(block: Array, *, dim: int, hidden: int) -> GnoBlock:
@@ -89,16 +92,17 @@ def unpack_gno(block: Array, *, dim: int, hidden: int) -> GnoBlock:
     TypeError, ValueError
         If the block is not a float32 or float64 vector of such a length.
     """
-    check_array("unpack_gno: block", block)
+    library_of(block).check("unpack_gno: block", block)
     dim, hidden = check_size("unpack_gno: dim", dim), check_size("unpack_gno: hidden", hidden)
     layer = hidden * (dim + 1)
-    entries, rest = divmod(block.size - layer, hidden + 1)
-    if block.ndim != 1 or rest or entries < 1:
+    length = len(block) if block.ndim == 1 else 0
+    entries, rest = divmod(length - layer, hidden + 1)
+    if rest or entries < 1:
         raise ValueError(
             "unpack_gno: block: expected length hidden*(dim+1)+(hidden+1)*in_features*out_features "
-            f"with hidden={hidden} and dim={dim}, got shape {block.shape}"
+            f"with hidden={hidden} and dim={dim}, got shape {tuple(block.shape)}"
         )
-    U, b_u, V, b_v = np.split(block, [hidden * dim, layer, layer + hidden * entries])  # noqa: N806
+    U, b_u, V, b_v = split(block, hidden * dim, layer, layer + hidden * entries)  # noqa: N806
     return GnoBlock(U.reshape(dim, hidden).T, b_u, V.reshape(hidden, entries).T, b_v)
 
 
@@ -130,22 +134,18 @@ def pack_gat(a_src: Array, a_dst: Array, a_edge: Array | None = None) -> Array:
     TypeError, ValueError
         If a part is not a float32 or float64 array like the others, or has the wrong shape.
     """
-    parts = {"a_src": a_src, "a_dst": a_dst, **({} if a_edge is None else {"a_edge": a_edge})}
+    given = {"a_src": a_src, "a_dst": a_dst, **({} if a_edge is None else {"a_edge": a_edge})}
+    library, parts = check_parts("pack_gat", given)
+    first = tuple(parts["a_src"].shape)
     for name, part in parts.items():
-        label = f"pack_gat: {name}"
-        check_array(label, part)
-        if part.dtype.char != a_src.dtype.char:
-            raise TypeError(f"{label}: expected {a_src.dtype} like a_src, got {part.dtype}")
-        if part.ndim != 2 or part.size == 0:
-            raise ValueError(f"{label}: expected (heads, width) of at least 1, got {part.shape}")
-    if a_dst.shape != a_src.shape:
-        raise ValueError(f"pack_gat: a_dst: expected shape {a_src.shape}, got {a_dst.shape}")
-    if a_edge is not None and len(a_edge) != len(a_src):
-        raise ValueError(
-            f"pack_gat: a_edge: expected shape ({len(a_src)}, edge_width), got {a_edge.shape}"
-        )
-    dtype = a_src.dtype.newbyteorder("=")
-    return np.concatenate([part.ravel() for part in parts.values()], dtype=dtype)
+        label, shape = f"pack_gat: {name}", tuple(part.shape)
+        if part.ndim != 2 or 0 in shape:
+            raise ValueError(f"{label}: expected (heads, width) of at least 1, got {shape}")
+        if name == "a_dst" and shape != first:
+            raise ValueError(f"{label}: expected shape {first}, got {shape}")
+        if name == "a_edge" and shape[0] != first[0]:
+            raise ValueError(f"{label}: expected shape ({first[0]}, edge_width), got {shape}")
+    return library.concatenate([part.reshape(-1) for part in parts.values()])
 
 
 def unpack_gat(block: Array, *, heads: int, width: int) -> GatBlock:
@@ -170,16 +170,17 @@ def unpack_gat(block: Array, *, heads: int, width: int) -> GatBlock:
     TypeError, ValueError
         If the block is not a float32 or float64 vector of such a length.
     """
-    check_array("unpack_gat: block", block)
+    library_of(block).check("unpack_gat: block", block)
     heads, width = check_size("unpack_gat: heads", heads), check_size("unpack_gat: width", width)
-    edge_width, rest = divmod(block.size - 2 * heads * width, heads)
-    if block.ndim != 1 or rest or edge_width < 0:
+    length = len(block) if block.ndim == 1 else 0
+    edge_width, rest = divmod(length - 2 * heads * width, heads)
+    if rest or edge_width < 0:
         raise ValueError(
             "unpack_gat: block: expected length heads*(2*width+edge_width) with "
-            f"heads={heads} and width={width}, got shape {block.shape}"
+            f"heads={heads} and width={width}, got shape {tuple(block.shape)}"
         )
-    parts = np.split(block, [heads * width, 2 * heads * width])
-    a_src, a_dst, a_edge = (part.reshape(heads, part.size // heads) for part in parts)
+    parts = split(block, heads * width, 2 * heads * width)
+    a_src, a_dst, a_edge = (part.reshape(heads, len(part) // heads) for part in parts)
     return GatBlock(a_src, a_dst, a_edge if edge_width else None)
 
 
@@ -200,12 +201,14 @@ def pack_basis(basis: Array) -> Array:
     TypeError, ValueError
         If the basis is not a float32 or float64 array of two dimensions, neither of them 0.
     """
-    check_array("pack_basis: basis", basis)
+    library = library_of(basis)
+    basis = library.check("pack_basis: basis", basis)
+    shape = tuple(basis.shape)
     if basis.ndim != 2:
-        raise ValueError(f"pack_basis: basis: expected (points, modes), got {basis.shape}")
-    if basis.size == 0:
-        raise ValueError(f"pack_basis: basis: expected sizes of at least 1, got {basis.shape}")
-    return np.array(basis.T, dtype=basis.dtype.newbyteorder("="), order="C").reshape(-1)
+        raise ValueError(f"pack_basis: basis: expected (points, modes), got {shape}")
+    if 0 in shape:
+        raise ValueError(f"pack_basis: basis: expected sizes of at least 1, got {shape}")
+    return library.concatenate([basis.T.reshape(-1)])
 
 
 def unpack_basis(block: Array, *, modes: int) -> Array:
@@ -228,12 +231,12 @@ def unpack_basis(block: Array, *, modes: int) -> Array:
     TypeError, ValueError
         If the block is not a float32 or float64 array of such a length.
     """
-    check_array("unpack_basis: block", block)
+    library_of(block).check("unpack_basis: block", block)
     modes = check_size("unpack_basis: modes", modes)
     if block.ndim < 1 or block.shape[-1] == 0 or block.shape[-1] % modes:
         raise ValueError(
             f"unpack_basis: block: expected length points*modes with modes={modes}, "
-            f"got shape {block.shape}"
+            f"got shape {tuple(block.shape)}"
         )
     return block.reshape(*block.shape[:-1], modes, block.shape[-1] // modes).swapaxes(-1, -2)
 
@@ -258,17 +261,18 @@ def pack_dimenet(A: Array, B: Array) -> Array:  # noqa: N803
     TypeError, ValueError
         If a part is not a float32 or float64 matrix like the other, or the widths differ.
     """
-    for name, part in {"A": A, "B": B}.items():
-        check_array(f"pack_dimenet: {name}", part)
-        if part.ndim != 2 or part.size == 0:
+    library, parts = check_parts("pack_dimenet", {"A": A, "B": B})
+    for name, part in parts.items():
+        shape = tuple(part.shape)
+        if part.ndim != 2 or 0 in shape:
             raise ValueError(
-                f"pack_dimenet: {name}: expected (rows, middle), neither 0, got {part.shape}"
+                f"pack_dimenet: {name}: expected (rows, middle), neither 0, got {shape}"
             )
-    if B.dtype.char != A.dtype.char:
-        raise TypeError(f"pack_dimenet: B: expected {A.dtype} like A, got {B.dtype}")
     if A.shape[1] != B.shape[1]:
-        raise ValueError(f"pack_dimenet: B: expected (channels, {A.shape[1]}), got {B.shape}")
-    return np.concatenate([A, B], dtype=A.dtype.newbyteorder("="))
+        raise ValueError(
+            f"pack_dimenet: B: expected (channels, {A.shape[1]}), got {tuple(B.shape)}"
+        )
+    return library.concatenate([*parts.values()])
 
 
 def unpack_dimenet(weights: Array, *, channels: int) -> DimenetBlock:
@@ -290,11 +294,11 @@ def unpack_dimenet(weights: Array, *, channels: int) -> DimenetBlock:
     TypeError, ValueError
         If the weights are no float32 or float64 matrix of more rows than channels.
     """
-    check_array("unpack_dimenet: weights", weights)
+    library_of(weights).check("unpack_dimenet: weights", weights)
     channels = check_size("unpack_dimenet: channels", channels)
     if weights.ndim != 2 or len(weights) <= channels:
         raise ValueError(
             f"unpack_dimenet: weights: expected more than channels={channels} rows of a matrix, "
-            f"got shape {weights.shape}"
+            f"got shape {tuple(weights.shape)}"
         )
     return DimenetBlock(weights[:-channels], weights[-channels:])

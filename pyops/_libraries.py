@@ -1,0 +1,56 @@
+"""The libraries whose arrays plain code of arrays takes: NumPy, PyTorch and JAX."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._arrays import check_array, plain
+
+
+class Library(NamedTuple):
+    """What differs between the libraries."""
+
+    check: Callable[[str, Any], Any]
+    """The argument in native byte order, if it is an array of a supported precision."""
+    concatenate: Callable[[Sequence[Any]], Any]
+    """A new array of these, along their first axis."""
+
+
+NUMPY = Library(lambda label, array: plain(check_array(label, array)), np.concatenate)
+
+
+def library_of(array: Any) -> Library:
+    """That of an array; NumPy, which refuses it, for what is none."""
+    if hasattr(array, "__torch_function__"):
+        import torch
+
+        from .torch._call import check as check_tensor
+
+        return Library(check_tensor, torch.cat)
+    if hasattr(array, "aval"):
+        import jax
+
+        from .jax._function import check as check_array_of_jax
+
+        return Library(check_array_of_jax, jax.numpy.concatenate)
+    return NUMPY
+
+
+def check_parts(caller: str, parts: Mapping[str, Any]) -> tuple[Library, dict[str, Any]]:
+    """Arrays of one library and one precision, those of the first."""
+    first = next(iter(parts))
+    library, found = library_of(parts[first]), {}
+    for name, part in parts.items():
+        found[name] = array = library.check(f"{caller}: {name}", part)
+        if array.dtype != (dtype := found[first].dtype):
+            raise TypeError(f"{caller}: {name}: expected {dtype} like {first}, got {array.dtype}")
+    return library, found
+
+
+def split(vector: Any, *places: int) -> list[Any]:
+    """The parts of a vector between the places, views where the library has them."""
+    return [vector[start:stop] for start, stop in itertools.pairwise((0, *places, len(vector)))]
