@@ -233,15 +233,14 @@ def function(op: Operator) -> Callable[..., Any]:
 
     def call(*inputs: Any, **options: Any) -> Any:
         graph, tensors = door.arguments(inputs, _plain, check)
-        if op.pop_attention(options):
-            if _traced(tensors):
-                raise NotImplementedError(
-                    f"{door.label}: return_attention: expected False where torch compiles and for "
-                    "subclasses of tensors"
-                )
-            constants = [None if t is None else t.detach() for t in tensors]
-            alpha = Attention.of(Call(op, graph, options), *constants)
-            return call(*inputs, **options), alpha
+        wants_attention = op.pop_attention(options)
+        y = run("forward", graph, tensors, options)
+        if not wants_attention:
+            return y
+        constants = [None if t is None else t.detach() for t in tensors]
+        return y, run("attention", graph, constants, options)
+
+    def run(phase: str, graph: Any, tensors: Sequence[Maybe], options: dict[str, Any]) -> Tensor:
         if _traced(tensors):
             if graph is not None and not isinstance(graph, (TorchGraph, Ends)):
                 if torch.compiler.is_compiling() or not isinstance(graph, Graph):
@@ -249,8 +248,10 @@ def function(op: Operator) -> Callable[..., Any]:
                         f"{door.label}: graph: expected pyops.torch.Graph where torch compiles"
                     )
                 graph = visible(graph)
-            return registered(graph, tensors, options)
-        result: Tensor = Value.of(Call(op, graph, options), *tensors)
+            found: Tensor = registered(graph, tensors, options, phase)
+            return found
+        kind = Attention if phase == "attention" else Value
+        result: Tensor = kind.of(Call(op, graph, options), *tensors)
         return result
 
     door.dress(call)

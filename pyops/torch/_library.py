@@ -1,6 +1,7 @@
 """The operators as torch.library knows them, for torch.compile and torch.export.
 
-Four for each operator of the table: pyops::<op>, <op>_backward, <op>_double_backward, <op>_jvp.
+Four for each operator of the table: pyops::<op>, <op>_backward, <op>_double_backward, <op>_jvp,
+and <op>_attention for those that have it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Registered:
         self._define("backward", [*inputs, *gy, *options, *wanted], "Tensor[]")
         self._define("double_backward", [*inputs, *gy, *others, *options, *wanted], "Tensor[]")
         self._define("jvp", [*inputs, *others, *options], "Tensor")
+        if signature.attention:
+            self._define("attention", [*inputs, *options], "Tensor")
         differentiable = {"forward": self._value_back, "backward": self._gradient_back}
         for phase, back in differentiable.items():
             torch.library.register_autograd(
@@ -48,7 +51,9 @@ class Registered:
                 lib=LIBRARY,
             )
 
-    def __call__(self, graph: Any, tensors: Sequence[Any], options: dict[str, Any]) -> Any:
+    def __call__(
+        self, graph: Any, tensors: Sequence[Any], options: dict[str, Any], phase: str = "forward"
+    ) -> Any:
         """Through torch.library, where torch is tracing."""
         indexed = self.op.signature.indexed
         plain = {name: value for name, value in options.items() if name not in indexed}
@@ -60,7 +65,7 @@ class Registered:
         indices: tuple[Any, ...] = ()
         if graph is not None:
             indices = (*graph._tensors, graph._num_src, graph._num_dst, graph._num_edges)
-        run = getattr(torch.ops.pyops, self.op.name)
+        run = getattr(torch.ops.pyops, self._called(phase))
         return run(*indices, *tensors, *given.values(), *rows)
 
     def _called(self, phase: str) -> str:
@@ -75,7 +80,12 @@ class Registered:
     def _split(self, phase: str, arguments: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
         """Indices and sizes, tensors, options, names that are wanted."""
         count = len(self.names)
-        many = {"forward": count, "backward": count + 1, "double_backward": 2 * count + 1}
+        many = {
+            "forward": count,
+            "attention": count,
+            "backward": count + 1,
+            "double_backward": 2 * count + 1,
+        }
         start = len(self.graph)
         stop = start + many.get(phase, 2 * count)
         options = dict(zip(self.options, arguments[stop:], strict=False))
@@ -108,7 +118,7 @@ class Registered:
                 sizes["num_entries"] = place[0].shape[0]
             count = len(self.names)
             plain = {name: options[name] for name in self.op.signature.options}
-            shape = self.op.output_shape(sizes, tensors[:count], plain)
+            shape = self.op.output_shape(sizes, tensors[:count], plain, phase == "attention")
             first = next(t for t in tensors if t is not None)
             return first.new_empty(shape)
 
