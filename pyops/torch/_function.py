@@ -215,7 +215,8 @@ def function(op: Operator) -> Callable[..., Tensor]:
         if _traced(tensors):
             if graph is not None and not isinstance(graph, (TorchGraph, Ends)):
                 raise TypeError(
-                    f"{door.label}: graph: expected pyops.torch.Graph where torch compiles"
+                    f"{door.label}: graph: expected pyops.torch.Graph where torch compiles, "
+                    "or where a tensor is of a subclass"
                 )
             return registered(graph, tensors, options)
         result: Tensor = Value.of(Call(op, graph, options), *tensors)
