@@ -16,6 +16,7 @@ from ._edge_index import (
     checked,
     index_of,
     is_sparse,
+    on_cpu,
     parts_of,
     tracing,
     values_of,
@@ -68,6 +69,10 @@ class Edges:
     def dst(self) -> Tensor:
         return self.index[self.into]
 
+    def own(self, edge_index: EdgeIndex) -> Tensor:
+        """The index for the caller, who may write to it: what is remembered stays as it is."""
+        return self.index if self.index is edge_index else self.index.clone()
+
     @property
     def count(self) -> int:
         edges: int = self.index.shape[1]
@@ -78,6 +83,7 @@ class Edges:
         given = self.values if given is None else given
         if given is None:
             return None
+        on_cpu(f"{caller}: edge_attr", given)
         if given.shape[0] != self.given:
             raise ValueError(
                 f"{caller}: edge_attr: expected {self.given} rows, one for each edge, "

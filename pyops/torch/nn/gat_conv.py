@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import Parameter, UninitializedParameter
+from torch.nn.parameter import Parameter
 
 from ... import torch as _ops
 from ._edge_index import EdgeIndex
 from ._graph import Edges, Fill
-from ._linear import Linear, glorot, zeros
+from ._linear import Linear, glorot, is_plain, zeros
 from ._messages import Attention, Pair, Size
 
 
@@ -129,9 +129,7 @@ class GATConv(Attention):
         return_attention_weights : bool, optional
             If true, the result is ``(features, (edge_index, weights))``.
         """
-        x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
-        if x_src.dim() != 2:
-            raise ValueError(f"{self._label}: x: expected two dimensions, got {x_src.dim()}")
+        x_src, x_dst = self._pair(x)
         ends = x_src.shape[0], None if x_dst is None else x_dst.shape[0]
         res = None if x_dst is None or self.res is None else self.res(x_dst)
         if self.lin is not None:
@@ -162,8 +160,8 @@ class GATConv(Attention):
         if features is None:
             return None
         features = features.view(-1, 1) if features.dim() == 1 else features
-        if isinstance(self.lin_edge.weight, UninitializedParameter):
-            self.lin_edge(features)
+        if not is_plain(self.lin_edge):  # as where it waits for the width of its input
+            return (self._by_heads(self.lin_edge(features)) * self.att_edge).sum(-1)
         weight = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
         return features @ torch.einsum("hcd,hc->dh", weight, self.att_edge[0])
 

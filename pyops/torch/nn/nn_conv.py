@@ -10,8 +10,8 @@ from ... import torch as _ops
 from ._edge_index import EdgeIndex
 from ._functions import scatter
 from ._graph import Edges, apart
-from ._linear import Linear, zeros
-from ._messages import EXTREMES, Messages, Pair, Size
+from ._linear import Linear, is_plain, zeros
+from ._messages import EXTREMES, FLOWS, Messages, Pair, Size
 
 
 class NNConv(Messages):
@@ -91,11 +91,13 @@ class NNConv(Messages):
         size : (int, int), optional
             Numbers of sources and destinations.
         """
-        left, right = (x, x) if isinstance(x, Tensor) else x
+        left, right = self._pair(x)
+        if self.flow != FLOWS[0] and not self.root_weight:
+            right = None  # nobody reads it, and it may have other rows
         ends = left.shape[0], None if right is None else right.shape[0]
         self._same_nodes(ends)
         edges = self._edges(edge_index, ends, size, None)
-        if left.dim() != 2 or left.shape[1] != self.in_channels_l:
+        if left.shape[1] != self.in_channels_l:
             raise ValueError(
                 f"{self._label}: x: expected shape (nodes, {self.in_channels_l}), "
                 f"got {tuple(left.shape)}"
@@ -164,7 +166,7 @@ _ACTIVATIONS = {
 
 def _layers(network: Any) -> list[Any] | None:
     """The layers of a network whose last one is linear, if nothing else happens in it."""
-    if type(network) is not torch.nn.Sequential or len(network) == 0 or _watched(network):
+    if type(network) is not torch.nn.Sequential or len(network) == 0 or not is_plain(network):
         return None
     return [*network] if _is_linear(network[-1]) else None
 
@@ -173,33 +175,20 @@ def _is_linear(layer: Any) -> bool:
     other = type(layer).__name__ == "Linear" and type(layer).__module__.startswith(
         "torch_geometric."
     )
-    return (type(layer) in (torch.nn.Linear, Linear) or other) and not _watched(layer)
+    return (type(layer) in (torch.nn.Linear, Linear) or other) and is_plain(layer)
 
 
 def _is_fused(layers: list[Any]) -> bool:
     """Whether one operator has the whole network: linear, activation, linear."""
-    if len(layers) != 3 or not _is_linear(layers[0]) or _watched(layers[1]):
+    if len(layers) != 3 or not _is_linear(layers[0]) or type(layers[1]) not in _ACTIVATIONS:
         return False
-    return type(layers[1]) in _ACTIVATIONS and getattr(layers[1], "approximate", "none") == "none"
+    return is_plain(layers[1]) and getattr(layers[1], "approximate", "none") == "none"
 
 
 def _block(layer: Any) -> tuple[Tensor, Tensor]:
     """Weight, column by column, and bias of a linear layer."""
     weight, bias = layer.weight, layer.bias
     return weight.t().flatten(), weight.new_zeros(weight.shape[0]) if bias is None else bias
-
-
-def _watched(module: torch.nn.Module) -> bool:
-    """Whether somebody wants to know when the module is called."""
-    return any(
-        getattr(module, name)
-        for name in (
-            "_forward_hooks",
-            "_forward_pre_hooks",
-            "_backward_hooks",
-            "_backward_pre_hooks",
-        )
-    )
 
 
 def _reset(module: Any) -> None:
