@@ -19,6 +19,7 @@ class Call:
     """What a call is told beside its tensors."""
 
     __slots__ = ("graph", "op", "options")
+    dispatched = False
 
     def __init__(self, op: Operator, graph: Any, options: dict[str, Any]) -> None:
         self.op, self.graph, self.options = op, graph, options

@@ -6,19 +6,23 @@ and <op>_attention for those that have it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 from .._operator import Operator
-from ._call import Call, awaited, by_name
+from ._call import Call, Maybe
 from ._graph import graph_of
+from ._phases import Attention, Gradient, Phase, Second, Tangent, Value, each
 
 LIBRARY = torch.library.Library("pyops", "DEF")
 KINDS = {int: "int", str: "str", float: "float", bool: "bool"}
 INDICES = "Tensor src", "Tensor dst", "Tensor? edge_ids"
+KIND_OF = {kind.name: kind for kind in (Value, Gradient, Second, Tangent, Attention)}
 SIZES = "num_src", "num_dst", "num_edges"
 
 
@@ -42,14 +46,6 @@ class Registered:
         self._define("jvp", [*inputs, *others, *options], "Tensor")
         if signature.attention:
             self._define("attention", [*inputs, *options], "Tensor")
-        differentiable = {"forward": self._value_back, "backward": self._gradient_back}
-        for phase, back in differentiable.items():
-            torch.library.register_autograd(
-                f"pyops::{self._called(phase)}",
-                back,
-                setup_context=self._keep(phase),
-                lib=LIBRARY,
-            )
 
     def __call__(
         self, graph: Any, tensors: Sequence[Any], options: dict[str, Any], phase: str = "forward"
@@ -76,6 +72,8 @@ class Registered:
         LIBRARY.define(f"{name}({', '.join([*self.graph, *arguments])}) -> {returns}")
         LIBRARY.impl(name, self._kernel(phase), "CPU")
         torch.library.register_fake(f"pyops::{name}", self._fake(phase), lib=LIBRARY)
+        LIBRARY.impl(name, self._recorder(KIND_OF[phase]), "Autograd", with_keyset=True)
+        torch.library.register_vmap(f"pyops::{name}", self._mapped(name), lib=LIBRARY)
 
     def _split(self, phase: str, arguments: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
         """Indices and sizes, tensors, options, names that are wanted."""
@@ -124,46 +122,76 @@ class Registered:
 
         return fake
 
-    def _keep(self, phase: str) -> Callable[..., None]:
-        def keep(ctx: Any, inputs: Any, output: Any) -> None:
-            place, tensors, options, ctx.wanted = self._split(phase, inputs)
-            rows = [options.pop(name) for name in self.op.signature.indexed]
-            ctx.sizes, ctx.options = place[3:], [*options.values()]
-            ctx.save_for_backward(*place[:3], *tensors, *rows)
+    def _recorder(self, kind: type[Phase]) -> Callable[..., Any]:
+        def record(keys: Any, *arguments: Any) -> Any:
+            place, tensors, options, wanted = self._split(kind.name, arguments)
+            call = Dispatched(self, keys, place, options)
+            with enable_single_level_autograd_function():
+                if wanted is None:
+                    return kind.record(call, *tensors)
+                return [*kind.record(call, wanted, *tensors)]
 
-        return keep
+        return record
 
-    def _kept(self, ctx: Any) -> tuple[list[Any], Sequence[Any], list[Any]]:
-        """Indices and sizes, tensors, options, row numbers among them."""
-        saved, first = ctx.saved_tensors, min(3, len(self.graph))
-        last = len(saved) - len(self.op.signature.indexed)
-        return [*saved[:first], *ctx.sizes], saved[first:last], [*ctx.options, *saved[last:]]
+    def _mapped(self, name: str) -> Callable[..., Any]:
+        def mapped(info: Any, dims: Any, *arguments: Any) -> Any:
+            if any(d is not None for d in dims[: len(self.graph)]):
+                raise NotImplementedError(f"pyops.torch.{self.op.name}: graph: vmap over graphs")
+            found = each(getattr(torch.ops.pyops, name), info.batch_size, dims, arguments)
+            if isinstance(found, Tensor):
+                return found, 0
+            return [*found], [0] * len(found)
 
-    def _needed(self, ctx: Any, count: int) -> list[bool]:
-        """Which of the first of the tensors get a gradient."""
-        start = len(self.graph)
-        waiting = awaited(ctx, ctx.saved_tensors)[min(3, start) :]
-        needed = ctx.needs_input_grad[start : start + count]
-        return [need and wait for need, wait in zip(needed, waiting, strict=False)]
+        return mapped
 
-    def _value_back(self, ctx: Any, gy: Tensor) -> Any:
-        start = len(self.graph)
-        place, inputs, options = self._kept(ctx)
-        needed = self._needed(ctx, len(self.names))
-        run = getattr(torch.ops.pyops, self._called("backward"))
-        found = run(*place, *inputs, gy, *options, needed)
-        wanted = [n for n, need in zip(self.names, needed, strict=True) if need]
-        none = [None] * start, [None] * len(options)
-        return *none[0], *by_name(self.names, wanted, found), *none[1]
 
-    def _gradient_back(self, ctx: Any, cotangents: Sequence[Tensor]) -> Any:
-        start = len(self.graph)
-        names = [*self.names, "gy"]
-        place, tensors, options = self._kept(ctx)
-        needed = self._needed(ctx, len(names))
-        run = getattr(torch.ops.pyops, self._called("double_backward"))
-        hs = by_name(self.names, ctx.wanted, cotangents)
-        found = run(*place, *tensors, *hs, *options, needed)
-        wanted = [n for n, need in zip(names, needed, strict=True) if need]
-        none = [None] * start, [None] * (len(options) + 1)
-        return *none[0], *by_name(names, wanted, found), *none[1]
+class Dispatched:
+    """A call that torch's dispatcher takes from one transformation to the next."""
+
+    dispatched = True
+
+    def __init__(self, registered: Registered, keys: Any, place: Any, options: Any) -> None:
+        self.op, self.names, self._called = registered.op, registered.names, registered._called
+        self._keys, self._place, self._options = keys, place, [*options.values()]
+
+    def dispatch(self, phase: str, *arguments: Any) -> Any:
+        """A phase, from the first transformation on."""
+        wanted, tensors = self._parts(phase, arguments)
+        found = self._overload(phase)(*self._place, *tensors, *self._options, *wanted)
+        return tuple(found) if wanted else found
+
+    def run(
+        self, phase: str, tensors: Sequence[Maybe], wanted: Collection[str] | None = None
+    ) -> tuple[Tensor, ...]:
+        """A phase, from what comes below derivatives on."""
+        told, tensors = self._parts(phase, tensors if wanted is None else (wanted, *tensors))
+        keys = self._keys & torch._C._after_autograd_keyset
+        # a transformation further out records what this one does
+        with (
+            torch.enable_grad(),
+            _set_fwd_grad_enabled(True),
+            torch._C._AutoDispatchBelowAutograd(),
+        ):
+            found = self._overload(phase).redispatch(
+                keys, *self._place, *tensors, *self._options, *told
+            )
+        return tuple(found) if told else (found,)
+
+    def _overload(self, phase: str) -> Any:
+        return getattr(torch.ops.pyops, self._called(phase)).default
+
+    def _parts(self, phase: str, arguments: Sequence[Any]) -> tuple[list[Any], Sequence[Maybe]]:
+        """Which results are wanted, if that is told, and the tensors."""
+        if not phase.endswith("backward"):
+            return [], arguments
+        known = self.names if phase == "backward" else [*self.names, "gy"]
+        return [[name in arguments[0] for name in known]], arguments[1:]
+
+
+def _beyond(like: Tensor, cotangent: Tensor, what: str) -> Tensor:
+    raise NotImplementedError(what)
+
+
+LIBRARY.define("beyond(Tensor like, Tensor cotangent, str what) -> Tensor")
+LIBRARY.impl("beyond", _beyond, "CompositeExplicitAutograd")
+torch.library.register_fake("pyops::beyond", lambda like, *_: torch.empty_like(like), lib=LIBRARY)

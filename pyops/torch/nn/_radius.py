@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C._functorch import get_unwrapped, is_batchedtensor, is_functorch_wrapped_tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ...graph import Graph
 from ...neighbours import radius_graph
@@ -63,6 +65,18 @@ LIBRARY.impl("neighbours", _kernel, "CPU")
 torch.library.register_fake("pyops::neighbours", _fake, lib=LIBRARY)
 
 
+def _values(tensor: Tensor) -> Tensor:
+    """What a tensor holds, below the transformations of torch.func."""
+    while is_functorch_wrapped_tensor(tensor):
+        if is_batchedtensor(tensor):
+            raise NotImplementedError(
+                "pos, batch: vmap over positions or batch, where each example would have edges of "
+                "its own: join the examples in one call, with batch, or call for each"
+            )
+        tensor = get_unwrapped(tensor)
+    return tensor
+
+
 def neighbours(
     positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
 ) -> Neighbours:
@@ -72,6 +86,8 @@ def neighbours(
         found, counts = torch.ops.pyops.neighbours(positions, batch, cutoff, most)
         src, dst = found.unbind()
         return Neighbours(src, dst, Ends(src, dst, atoms, atoms), counts)
-    graph, found, counts = _search(positions, batch, cutoff, most)
+    positions, batch = _values(positions), None if batch is None else _values(batch)
+    with temporarily_clear_interpreter_stack():
+        graph, found, counts = _search(positions, batch, cutoff, most)
     src, dst = found
     return Neighbours(src, dst, graph, counts)

@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from ...graph import Graph as PlainGraph
 from .. import aggregate, edge_update, kernel_conv
-from .._function import _moving
 from .._graph import Ends, Graph
+from .._phases import moving
 from ._neighbours import graphs_of_neighbours
 from ._product import gathered, product
 from .linear_channel_mlp import Activation, LinearChannelMLP, linear_layers
@@ -202,7 +202,7 @@ class Where(NamedTuple):
                     f"IntegralTransform: f_y: expected {kernel.shape[2]} channels, as the kernel "
                     f"has, or 1, got {times.shape[2]}"
                 )
-            if self.back is not None and not _moving():
+            if self.back is not None and not moving():
                 return self._products(self.back, kernel, times)
             kernel = kernel * gathered(self.graph, times)
         sums = aggregate(self.graph, None, kernel.flatten(1), self.weight, reduce=self._reduce)

@@ -1,0 +1,162 @@
+"""Derivatives that torch takes in its own ways: checkpoints, batches, compiled transformations."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import pyops.torch as pt  # noqa: E402
+import pyops.torch.nn as layers  # noqa: E402
+
+from .test_torch import Example  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+SOME = ["gno_conv", "transformer_conv", "exp"]
+
+
+class Subclass(torch.Tensor):
+    """Tensors that go through torch's dispatcher."""
+
+
+def first(name):
+    """A function of the first tensor of a case, and the tensor."""
+    case = Example(name)
+    return lambda x: case.energy(x, *case.tensors[1:]), case.tensors[0]
+
+
+def second(function):
+    """The gradient of the squared gradient."""
+
+    def found(x):
+        (one,) = torch.autograd.grad(function(x), x, create_graph=True)
+        return torch.autograd.grad((one**2).sum(), x, create_graph=True)[0]
+
+    return found
+
+
+@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("kind", [torch.Tensor, Subclass])
+def test_checkpoints(name, kind):
+    """Saved tensors are unpacked once only."""
+    from torch.utils.checkpoint import checkpoint
+
+    function, x = first(name)
+    one, other = (x.clone().as_subclass(kind).requires_grad_() for _ in range(2))
+    checkpoint(function, one, use_reentrant=False).backward()
+    function(other).backward()
+    assert torch.equal(one.grad, other.grad)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_batched_gradients(name):
+    function, x = first(name)
+    x = x.clone().requires_grad_()
+    close = {"atol": 1e-5, "rtol": 1e-4, "check_batched_grad": True}
+    assert torch.autograd.gradcheck(
+        function, x, check_forward_ad=True, check_batched_forward_grad=True, **close
+    )
+    assert torch.autograd.gradgradcheck(function, x, **close)
+
+
+@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
+def test_vectorized_jacobian(strategy):
+    case = Example("transformer_conv")
+    function, x = lambda x: case(x, *case.tensors[1:]), case.tensors[0]
+    jacobian = torch.autograd.functional.jacobian
+    found = jacobian(function, x, vectorize=True, strategy=strategy)
+    torch.testing.assert_close(found, jacobian(function, x))
+
+
+def test_empty_batches():
+    batch = torch.zeros(0, 3)
+    gradient = torch.func.grad(lambda x: pt.exp(x).sum())
+    for function in pt.exp, gradient:
+        assert torch.func.vmap(function)(batch).shape == (0, 3)
+
+
+def along(function):
+    return lambda x: torch.func.jvp(function, (x,), (x.cos(),))[1]
+
+
+@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize(
+    "transform",
+    [along, torch.func.jacfwd, torch.func.grad, torch.func.jacrev, torch.func.hessian],
+    ids=["jvp", "jacfwd", "grad", "jacrev", "hessian"],
+)
+def test_compiled_transformations(name, transform):
+    torch._dynamo.reset()
+    function, x = first(name)
+    expected = transform(function)(x)
+    assert expected.abs().max() > 0
+    compiled = torch.compile(lambda x: transform(function)(x), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), expected)
+
+
+def test_compiled_vmap():
+    torch._dynamo.reset()
+    function, x = first("transformer_conv")
+    batch = torch.stack([x, x.cos()])
+    mapped = torch.func.vmap(function)
+    compiled = torch.compile(lambda x: mapped(x), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(batch), mapped(batch))
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_tangents_of_subclasses(name):
+    from torch.autograd import forward_ad
+
+    function, x = first(name)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x.as_subclass(Subclass), x.cos().as_subclass(Subclass))
+        found = forward_ad.unpack_dual(function(dual)).tangent
+    torch.testing.assert_close(found.as_subclass(torch.Tensor), along(function)(x))
+
+
+@pytest.mark.parametrize("form", ["eager", "compiled", "subclass"])
+def test_third_derivatives_are_refused(form):
+    """And second ones are not, of which nobody asks for another."""
+    torch._dynamo.reset()
+    torch._dynamo.config.trace_autograd_ops = True
+    function, x = first("transformer_conv")
+    run = second(function)
+    expected = run(x.clone().requires_grad_()).detach()
+    x = x.clone().as_subclass(Subclass if form == "subclass" else torch.Tensor).requires_grad_()
+    if form == "compiled":
+        run = torch.compile(run, fullgraph=True, backend="aot_eager")
+    found = run(x)
+    torch.testing.assert_close(found.detach().as_subclass(torch.Tensor), expected)
+    with pytest.raises(NotImplementedError, match="transformer_conv: third derivatives"):
+        found.sum().backward()
+
+
+@pytest.fixture
+def molecule():
+    """Energies of two molecules by their positions, the positions."""
+    torch.manual_seed(0)
+    model = layers.DimeNetPlusPlus(
+        8, 2, 1, 4, 4, 8, 3, 3, output_initializer="glorot_orthogonal"
+    ).double()
+    z, batch = torch.randint(1, 9, (6,)), torch.tensor([0, 0, 0, 1, 1, 1])
+    return lambda pos, batch=batch: model(z, pos, batch), torch.rand(6, 3).double() * 3
+
+
+def test_transformations_by_positions(molecule):
+    energy, pos = molecule
+    back = torch.func.jacrev(energy)(pos)
+    assert back.shape == (2, 2, 6, 3)
+    torch.testing.assert_close(torch.func.jacfwd(energy)(pos), back)
+    total = lambda pos: energy(pos).sum()  # noqa: E731
+    torch.testing.assert_close(
+        torch.func.hessian(total)(pos), torch.autograd.functional.hessian(total, pos)
+    )
+
+
+@pytest.mark.parametrize("mapped", ["pos", "batch"])
+def test_vmap_over_positions_is_refused(molecule, mapped):
+    energy, pos = molecule
+    batch = torch.zeros(6, dtype=torch.int64)
+    dims = (0, None) if mapped == "pos" else (None, 0)
+    given = [torch.stack([t, t]) if d == 0 else t for t, d in zip((pos, batch), dims, strict=True)]
+    with pytest.raises(NotImplementedError, match="vmap over positions or batch"):
+        torch.func.vmap(energy, dims)(*given)
