@@ -64,14 +64,15 @@ def graph_of(tensors: tuple[Tensor | None, ...], sizes: tuple[int, ...]) -> _gra
     if made is not None:
         return made
     arrays = [None if t is None else t.numpy() for t in tensors]
-    for graph in tuple(_found)[::-1]:
+    for graph in list(_found)[::-1]:
         held = (graph._src, graph._dst, graph._ids)
         if sizes == (graph._num_src, graph._num_dst, graph._num_edges) and all(
             _same(one, other) for one, other in zip(arrays, held, strict=True)
         ):
             return graph
-    _found.append(_graph._restore(*arrays, *sizes))  # type: ignore[arg-type]
-    return _found[-1]
+    found = _graph._restore(*arrays, *sizes)  # type: ignore[arg-type]
+    _found.append(found)
+    return found
 
 
 def _key(tensors: tuple[Tensor | None, ...], sizes: tuple[int, ...]) -> tuple[Any, ...]:

@@ -68,6 +68,10 @@ class Edges:
     def dst(self) -> Tensor:
         return self.index[self.into]
 
+    def own(self, edge_index: EdgeIndex) -> Tensor:
+        """The index for the caller, who may write to it: what is remembered stays as it is."""
+        return self.index if self.index is edge_index else self.index.clone()
+
     @property
     def count(self) -> int:
         edges: int = self.index.shape[1]

@@ -164,7 +164,7 @@ class Attention(Messages):
             )
         if is_sparse(edge_index):
             return out, with_values(edge_index, edges.index, alpha, edges.loops is not None)
-        return out, (edges.index, alpha)
+        return out, (edges.own(edge_index), alpha)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"

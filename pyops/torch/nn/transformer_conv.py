@@ -143,4 +143,4 @@ class TransformerConv(Attention):
                 out = out + own
         if alpha is None:
             return out
-        return out, (edge_index if is_sparse(edge_index) else edges.index, alpha)
+        return out, (edge_index if is_sparse(edge_index) else edges.own(edge_index), alpha)
