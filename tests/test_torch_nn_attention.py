@@ -349,6 +349,16 @@ def test_compiled_layers_do_not_return_weights_of_self_loops():
         compiled(draw(NODES, 5), edges(), return_attention_weights=True)
 
 
+def test_changed_calls_of_the_layer_of_edge_features_are_made():
+    original, drop_in = pair(pyg, nn, "GATConv", 5, 4, heads=2, edge_dim=3)
+    x, index, features = draw(NODES, 5).float(), edges(), draw(EDGES, 3).float()
+    plain = drop_in(x, index, features)
+    for layer in original, drop_in:
+        layer.lin_edge.forward = lambda z, old=layer.lin_edge.forward: 9 * old(z)
+    torch.testing.assert_close(drop_in(x, index, features), original(x, index, features))
+    assert not torch.allclose(drop_in(x, index, features), plain)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_functional_transformations(name):
     layer = getattr(nn, name)(5, 4, heads=2).double()

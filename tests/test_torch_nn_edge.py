@@ -1,6 +1,7 @@
 """NNConv beside that of PyTorch Geometric."""
 
 import copy
+import functools
 
 import pytest
 
@@ -111,6 +112,54 @@ def test_hooks_are_called():
     drop_in.nn[-1].register_forward_hook(lambda *_: seen.append(1))
     torch.testing.assert_close(drop_in(*arguments), plain)
     assert seen == [1]
+
+
+def twice(module):
+    old = module.forward
+    module.forward = lambda z: 2 * old(z)
+
+
+def patched_class(module):
+    kind = type(module)
+    old = kind.forward
+    kind.forward = lambda self, z: 2 * old(self, z)
+    return lambda: setattr(kind, "forward", old)
+
+
+def wrapped_class(module):
+    kind = type(module)
+    old = kind.forward
+    kind.forward = functools.wraps(old)(lambda self, z: 2 * old(self, z))
+    return lambda: setattr(kind, "forward", old)
+
+
+def everywhere(module):
+    hooks = torch.nn.modules.module
+    hook = hooks.register_module_forward_hook(
+        lambda m, _, y: 2 * y if type(m).__name__ == "Linear" else None
+    )
+    return hook.remove
+
+
+@pytest.mark.parametrize("change", [twice, patched_class, wrapped_class, everywhere])
+@pytest.mark.parametrize("place", [None, 0, 1, 2])
+def test_changed_calls_are_made(change, place):
+    """Whatever is called in place of the layers of the network is what happens."""
+    original, drop_in = pair(5, NETWORKS["relu"], root_weight=False)
+    drop_in.load_state_dict(original.state_dict())
+    arguments = [draw(NODES, 5).float(), edges(), draw(EDGES, 3).float()]
+    plain = drop_in(*arguments)
+    network = original.nn if place is None else original.nn[place]
+    undo = change(network)
+    if change is twice:
+        change(drop_in.nn if place is None else drop_in.nn[place])
+    try:
+        found, truth = drop_in(*arguments), original(*arguments)
+    finally:
+        if undo is not None:
+            undo()
+    torch.testing.assert_close(found, truth)
+    assert not torch.allclose(found, plain)
 
 
 def test_network_that_is_no_module():

@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.parameter import Parameter, UninitializedParameter
 
+_HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
 _WEIGHTS = None, "glorot", "uniform", "kaiming_uniform"
 
 
@@ -22,6 +24,20 @@ def glorot(weight: Tensor | None) -> None:
 def zeros(bias: Tensor | None) -> None:
     if bias is not None:
         bias.data.zero_()
+
+
+def is_plain(module: torch.nn.Module) -> bool:
+    """Whether a call does what its class says and nobody is told, so that it need not be made."""
+    kind = type(module)
+    forward: Any = kind.forward
+    return not (
+        "forward" in vars(module)
+        or hasattr(forward, "__wrapped__")
+        or (forward.__module__, forward.__qualname__)
+        != (kind.__module__, f"{kind.__qualname__}.forward")
+        or any(getattr(module, name) for name in _HOOKS)
+        or _has_any_global_hook()
+    )
 
 
 class Linear(torch.nn.Module):  # type: ignore[misc]

@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import Parameter, UninitializedParameter
+from torch.nn.parameter import Parameter
 
 from ... import torch as _ops
 from ._edge_index import EdgeIndex
 from ._graph import Edges, Fill
-from ._linear import Linear, glorot, zeros
+from ._linear import Linear, glorot, is_plain, zeros
 from ._messages import Attention, Pair, Size
 
 
@@ -162,8 +162,8 @@ class GATConv(Attention):
         if features is None:
             return None
         features = features.view(-1, 1) if features.dim() == 1 else features
-        if isinstance(self.lin_edge.weight, UninitializedParameter):
-            self.lin_edge(features)
+        if not is_plain(self.lin_edge):  # as where it waits for the width of its input
+            return (self._by_heads(self.lin_edge(features)) * self.att_edge).sum(-1)
         weight = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
         return features @ torch.einsum("hcd,hc->dh", weight, self.att_edge[0])
 

@@ -10,6 +10,7 @@ import pyops.torch as pt
 
 from ._dimenet import Activation, product, reset
 from ._indices import graph_of_indices
+from ._linear import is_plain
 from .residual_layer import ResidualLayer
 
 
@@ -132,7 +133,10 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
 
     def _messages(self, x: Tensor, rbf: Tensor) -> Tensor:
         """What the edges into an atom pass on."""
-        scale = rbf @ (self.lin_rbf2.weight @ self.lin_rbf1.weight).T
+        if is_plain(self.lin_rbf1) and is_plain(self.lin_rbf2):
+            scale = rbf @ (self.lin_rbf2.weight @ self.lin_rbf1.weight).T
+        else:
+            scale = self.lin_rbf2(self.lin_rbf1(rbf))
         return self.act(self.lin_down(product(self.act(self.lin_kj(x)), scale)))
 
     def _update(self, x: Tensor, sums: Tensor) -> Tensor:

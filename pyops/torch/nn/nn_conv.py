@@ -10,7 +10,7 @@ from ... import torch as _ops
 from ._edge_index import EdgeIndex
 from ._functions import scatter
 from ._graph import Edges, apart
-from ._linear import Linear, zeros
+from ._linear import Linear, is_plain, zeros
 from ._messages import EXTREMES, Messages, Pair, Size
 
 
@@ -164,7 +164,7 @@ _ACTIVATIONS = {
 
 def _layers(network: Any) -> list[Any] | None:
     """The layers of a network whose last one is linear, if nothing else happens in it."""
-    if type(network) is not torch.nn.Sequential or len(network) == 0 or _watched(network):
+    if type(network) is not torch.nn.Sequential or len(network) == 0 or not is_plain(network):
         return None
     return [*network] if _is_linear(network[-1]) else None
 
@@ -173,33 +173,20 @@ def _is_linear(layer: Any) -> bool:
     other = type(layer).__name__ == "Linear" and type(layer).__module__.startswith(
         "torch_geometric."
     )
-    return (type(layer) in (torch.nn.Linear, Linear) or other) and not _watched(layer)
+    return (type(layer) in (torch.nn.Linear, Linear) or other) and is_plain(layer)
 
 
 def _is_fused(layers: list[Any]) -> bool:
     """Whether one operator has the whole network: linear, activation, linear."""
-    if len(layers) != 3 or not _is_linear(layers[0]) or _watched(layers[1]):
+    if len(layers) != 3 or not _is_linear(layers[0]) or type(layers[1]) not in _ACTIVATIONS:
         return False
-    return type(layers[1]) in _ACTIVATIONS and getattr(layers[1], "approximate", "none") == "none"
+    return is_plain(layers[1]) and getattr(layers[1], "approximate", "none") == "none"
 
 
 def _block(layer: Any) -> tuple[Tensor, Tensor]:
     """Weight, column by column, and bias of a linear layer."""
     weight, bias = layer.weight, layer.bias
     return weight.t().flatten(), weight.new_zeros(weight.shape[0]) if bias is None else bias
-
-
-def _watched(module: torch.nn.Module) -> bool:
-    """Whether somebody wants to know when the module is called."""
-    return any(
-        getattr(module, name)
-        for name in (
-            "_forward_hooks",
-            "_forward_pre_hooks",
-            "_backward_hooks",
-            "_backward_pre_hooks",
-        )
-    )
 
 
 def _reset(module: Any) -> None:
