@@ -205,7 +205,7 @@ class Graph:
 
     def __reduce__(self) -> tuple[Any, ...]:
         sizes = (self._num_src, self._num_dst, self._num_edges)
-        return _restore, (self._src, self._dst, self._ids, *sizes)
+        return _restored, (type(self), self._src, self._dst, self._ids, *sizes)
 
     def __repr__(self) -> str:
         shared = f", num_entries={self.num_entries}" if self.num_entries != self.num_edges else ""
@@ -257,7 +257,7 @@ class Graph:
 
     def reverse(self) -> Graph:
         """The graph with all entries turned round; edge arrays keep their rows."""
-        graph = Graph.__new__(Graph)
+        graph = type(self).__new__(type(self))
         sizes = (self._num_dst, self._num_src, self._num_edges)
         graph._fill("Graph", self._dst, self._src, self._ids, *sizes)
         swap = {"in": "out", "out": "in"}
@@ -286,7 +286,7 @@ class Graph:
             )
         asked = 1 + int(ids.max(initial=-1)) if num_edges is None else num_edges
         rows = check_count(f"{caller}: num_edges", asked, MOST_EDGES)
-        graph = Graph.__new__(Graph)
+        graph = type(self).__new__(type(self))
         graph._fill(caller, self._src, self._dst, ids, self._num_src, self._num_dst, rows)
         return graph
 
@@ -379,7 +379,12 @@ def _turned(order: Indices) -> Indices:
 def _restore(
     src: Indices, dst: Indices, ids: Indices | None, num_src: int, num_dst: int, num_edges: int
 ) -> Graph:
-    """The graph of a pickle, checked like any other."""
-    graph = Graph.__new__(Graph)
-    graph._fill("Graph", src, dst, ids, num_src, num_dst, num_edges)
+    """The graph of index arrays, checked like any other."""
+    return _restored(Graph, src, dst, ids, num_src, num_dst, num_edges)
+
+
+def _restored(kind: type[Graph], *fields: Any) -> Graph:
+    """The graph of a pickle, of the kind it was."""
+    graph = kind.__new__(kind)
+    graph._fill("Graph", *fields)
     return graph

@@ -1,0 +1,77 @@
+"""Graphs for compiled functions stay what they are when they are copied, sent and turned."""
+
+import copy
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import pyops.torch as pt  # noqa: E402
+from pyops.compat.pylibcugraphops.pytorch import CSC, HeteroCSC  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+OFFSETS, INDICES = torch.tensor([0, 2, 3, 4]), torch.tensor([0, 1, 1, 2])
+GRAPH = pt.Graph([0, 1, 1, 2], [0, 0, 1, 2])
+SHARED = pt.Graph.from_csc(OFFSETS, INDICES, 3, edge_ids=[0, 1, 0, 1])
+
+
+def pickled(graph):
+    return pickle.loads(pickle.dumps(graph))
+
+
+class Sent(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, place):
+        return (GRAPH, SHARED)[place]
+
+
+def sent(graph):
+    place = 0 if graph is GRAPH else 1
+    loader = torch.utils.data.DataLoader(
+        Sent(), batch_size=None, num_workers=1, multiprocessing_context="fork", timeout=60
+    )
+    return list(loader)[place]
+
+
+WAYS = {
+    "pickle": pickled,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "a worker": sent,
+    "twice turned": lambda graph: graph.reverse().reverse(),
+    "edge ids": lambda graph: graph.with_edge_ids(graph.edge_ids, graph.num_edges),
+}
+
+
+def compiled(function, *arguments):
+    torch._dynamo.reset()
+    return torch.compile(function, fullgraph=True, backend="aot_eager")(*arguments)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("graph", [GRAPH, SHARED], ids=["plain", "shared rows"])
+def test_graphs_stay_readable_for_torch(way, graph):
+    again = WAYS[way](graph)
+    assert type(again) is pt.Graph
+    x, e = torch.randn(3, 8), torch.randn(graph.num_edges, 8)
+    truth = pt.aggregate(graph, x, e)
+    assert torch.equal(compiled(lambda x, e: pt.aggregate(again, x, e), x, e), truth)
+
+
+@pytest.mark.parametrize("way", ["pickle", "copy", "deepcopy"])
+@pytest.mark.parametrize("kind", [CSC, HeteroCSC])
+def test_graphs_of_other_packages_too(way, kind):
+    types = [torch.tensor([0, 1, 1, 0])] if kind is HeteroCSC else []
+    counts = [3, 2] if kind is HeteroCSC else [3]
+    graph = kind(OFFSETS, INDICES, *types, *counts)
+    if types:
+        graph.typed, graph.pairs  # noqa: B018
+    again = WAYS[way](graph)
+    assert repr(again) == repr(graph)
+    for name in ["graph", "reversed", *(["typed", "pairs", "entries"] if types else [])]:
+        assert type(getattr(again, name)) is pt.Graph
+        assert getattr(again, name).src.tolist() == getattr(graph, name).src.tolist()
