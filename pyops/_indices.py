@@ -41,7 +41,9 @@ def check_indices(label: str, values: npt.ArrayLike) -> Indices:
     except OverflowError:
         raise OverflowError(f"{label}: expected indices that fit int64, got larger ones") from None
     except (TypeError, ValueError):
-        raise TypeError(f"{label}: expected int32 or int64, got {type(values).__name__}") from None
+        device = str(getattr(values, "device", "cpu"))
+        got = type(values).__name__ + ("" if device == "cpu" else f" on {device}")
+        raise TypeError(f"{label}: expected int32 or int64, got {got}") from None
     if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.int64)
     if array.dtype.kind != "i" or array.dtype.itemsize not in (4, 8):

@@ -21,6 +21,28 @@ def tracing(tensor: Tensor) -> bool:
     return torch.compiler.is_compiling() or type(tensor) is not Tensor
 
 
+def on_cpu(label: str, given: object) -> Tensor:
+    """The argument, if it is a tensor on the CPU."""
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{label}: expected a torch.Tensor, got {type(given).__name__}")
+    if given.device.type != "cpu":
+        raise ValueError(f"{label}: expected a tensor on the CPU, got one on {given.device}")
+    return given
+
+
+def integers(label: str, given: object) -> Tensor:
+    """The argument, if it is a tensor of integers with one dimension."""
+    if isinstance(given, Tensor) and given.device.type == "cuda":
+        found = given  # for what torch does alone
+    else:
+        found = on_cpu(label, given)
+    if found.dtype not in _INTEGERS:
+        raise TypeError(f"{label}: expected integers, got {found.dtype}")
+    if found.dim() != 1:
+        raise ValueError(f"{label}: expected one dimension, got {found.dim()}")
+    return found
+
+
 def checked(caller: str, given: EdgeIndex) -> EdgeIndex:
     """The edges, if they come in one of the forms."""
     label = f"{caller}: edge_index"
@@ -29,7 +51,9 @@ def checked(caller: str, given: EdgeIndex) -> EdgeIndex:
     if isinstance(given, Graph):
         if given._ids is not None:
             raise ValueError(f"{label}: expected a graph whose edges share no rows")
-    elif isinstance(given, tuple) and [t.dim() for t in given] == [1, 1]:
+    elif isinstance(given, tuple) and len(given) == 2:
+        for name, part in zip(("offsets", "sources"), given, strict=True):
+            on_cpu(f"{label}: {name}", integers(f"{label}: {name}", part))
         check_offsets(f"{label}: offsets", given[0], given[1].shape[0])
     elif not isinstance(given, Tensor):
         raise TypeError(
@@ -43,6 +67,8 @@ def checked(caller: str, given: EdgeIndex) -> EdgeIndex:
             f"{label}: expected integers of shape [2, edges], got {given.dtype} of shape "
             f"{list(given.shape)}"
         )
+    for part in parts_of(given):
+        on_cpu(label, part)
     return given
 
 
@@ -116,6 +142,8 @@ def rows_of(offsets: Tensor, count: int) -> Tensor:
 
 def check_offsets(label: str, offsets: Tensor, count: int) -> None:
     """Offsets that begin at 0, never fall and end at the number of elements."""
+    if integers(label, offsets).dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"{label}: expected int32 or int64, got {offsets.dtype}")
     if tracing(offsets):
         return
     if len(offsets) and not bool((offsets.diff() < 0).any()):

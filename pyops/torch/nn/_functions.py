@@ -9,7 +9,7 @@ from ... import graph as _graph
 from ... import torch as _ops
 from .._call import DTYPES
 from .._graph import Ends
-from ._edge_index import check_offsets, rows_of, tracing
+from ._edge_index import check_offsets, integers, on_cpu, rows_of, tracing
 from ._remember import remembered
 
 _SUMS = {"sum": "sum", "add": "sum", "mean": "mean"}
@@ -45,13 +45,13 @@ def softmax(
     tensor of the shape of `src`
     """
     name = "pyops.torch.nn.softmax"
-    rows = src.movedim(dim, 0)
+    rows = _rows(name, src, dim)
     count = rows.shape[0]
     if ptr is None and index is None:
         raise NotImplementedError(f"{name}: index: expected one, or ptr")
     narrow = src.numel() < _NARROW["softmax"] * count
     if ptr is not None:
-        _check_offsets(name, ptr, count)
+        check_offsets(f"{name}: ptr", ptr, count)
         groups = ptr.shape[0] - 1
         index = rows_of(ptr, count) if narrow else None
     else:
@@ -90,16 +90,12 @@ def scatter(
         As `src`, with `dim_size` in place of the number of elements.
     """
     name = "pyops.torch.nn.scatter"
-    if index.dim() != 1:
-        raise ValueError(f"{name}: index: expected one dimension, got {index.dim()}")
-    if not -src.dim() <= dim < src.dim():
-        raise ValueError(f"{name}: dim: expected one of {src.dim()} dimensions, got {dim}")
+    rows = _rows(name, src, dim)
     if reduce not in (*_SUMS, *_EXTREMES, *_OTHERS):
         raise ValueError(
             f"{name}: reduce: expected one of {', '.join((*_SUMS, *_EXTREMES, *_OTHERS))}, "
             f"got {reduce!r}"
         )
-    rows = src.movedim(dim, 0)
     _check_index(name, index, rows.shape[0])
     groups = _groups(index, dim_size)
     if _by_torch(rows, reduce):
@@ -126,8 +122,9 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     if reduce not in (*_SUMS, *_EXTREMES):
         expected = ", ".join((*_SUMS, *_EXTREMES))
         raise ValueError(f"{name}: reduce: expected one of {expected}, got {reduce!r}")
-    count, groups = src.shape[0], ptr.shape[0] - 1
-    _check_offsets(name, ptr, count)
+    count = _rows(name, src, 0).shape[0]
+    check_offsets(f"{name}: ptr", ptr, count)
+    groups = ptr.shape[0] - 1
     if reduce in _EXTREMES:
         found = torch._segment_reduce(src, _EXTREMES[reduce], offsets=ptr)
         return torch.where(found.isinf(), 0, found)
@@ -182,21 +179,27 @@ def _softmax(rows: Tensor, index: Tensor, groups: int) -> Tensor:
     return powers / totals.index_select(0, index)
 
 
+def _rows(name: str, src: object, dim: int) -> Tensor:
+    """The elements, first of all dimensions the one of the groups."""
+    if not isinstance(src, Tensor) or src.device.type == "meta":
+        on_cpu(f"{name}: src", src)
+    assert isinstance(src, Tensor)
+    if not -src.dim() <= dim < src.dim():
+        raise ValueError(f"{name}: dim: expected one of {src.dim()} dimensions, got {dim}")
+    return src.movedim(dim, 0)
+
+
 def _check_index(name: str, index: Tensor, count: int) -> None:
-    if index.dim() != 1 or index.shape[0] != count:
+    if integers(f"{name}: index", index).shape[0] != count:
         raise ValueError(f"{name}: index: expected shape ({count},), got {tuple(index.shape)}")
-
-
-def _check_offsets(name: str, ptr: Tensor, count: int) -> None:
-    if ptr.dim() != 1:
-        raise ValueError(f"{name}: ptr: expected one dimension, got {ptr.dim()}")
-    check_offsets(f"{name}: ptr", ptr, count)
 
 
 def _by_index(name: str, index: Tensor, groups: int) -> _graph.Graph | Ends:
     """Entries from one source that nobody reads into their groups."""
     if tracing(index):
         return Ends(torch.zeros_like(index), index, 1, groups)
+
+    on_cpu(f"{name}: index", index)
 
     def pack() -> _graph.Graph:
         group = index.numpy()

@@ -16,6 +16,7 @@ from ._edge_index import (
     checked,
     index_of,
     is_sparse,
+    on_cpu,
     parts_of,
     tracing,
     values_of,
@@ -82,6 +83,7 @@ class Edges:
         given = self.values if given is None else given
         if given is None:
             return None
+        on_cpu(f"{caller}: edge_attr", given)
         if given.shape[0] != self.given:
             raise ValueError(
                 f"{caller}: edge_attr: expected {self.given} rows, one for each edge, "

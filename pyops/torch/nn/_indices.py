@@ -7,15 +7,38 @@ from torch import Tensor
 
 from ... import graph as _graph
 from .._graph import Ends
+from ._edge_index import integers, on_cpu
 from ._remember import remembered
 
 
-def graph_of_indices(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> _graph.Graph | Ends:
-    """The graph of the entries src -> dst, each with an edge of its own."""
+def graph_of_indices(
+    caller: str, ends: dict[str, Tensor], num_src: int, num_dst: int
+) -> _graph.Graph | Ends:
+    """The graph of entries, each with an edge of its own, from the first of the ends to the last.
+
+    The ends have the names of arguments of the caller.
+    """
+    src, *_, dst = [*ends.values()] * 2
     if torch.compiler.is_compiling():
         return Ends(src, dst, num_src, num_dst)
+    for name, index in ends.items():
+        on_cpu(f"{caller}: {name}", integers(f"{caller}: {name}", index))
+    check_rows(caller, len(src), ends)
 
     def pack() -> _graph.Graph:
-        return _graph._restore(src.numpy(), dst.numpy(), None, num_src, num_dst, len(dst))
+        try:
+            return _graph._restore(src.numpy(), dst.numpy(), None, num_src, num_dst, len(dst))
+        except IndexError as error:
+            raise IndexError(f"{caller}: {' and '.join(ends)}: {error}") from None
 
     return remembered([src, dst], ("indices", num_src, num_dst), pack)
+
+
+def check_rows(caller: str, rows: int, given: dict[str, Tensor]) -> None:
+    """Arguments with as many rows as the first of them."""
+    if torch.compiler.is_compiling():
+        return
+    for name, value in given.items():
+        if len(value) != rows:
+            raise ValueError(f"{caller}: {name}: expected {rows} rows, as many as "
+                             f"the others have, got {len(value)}")  # fmt: skip

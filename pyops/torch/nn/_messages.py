@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from ._edge_index import EdgeIndex, is_sparse, with_values
+from ._edge_index import EdgeIndex, is_sparse, on_cpu, with_values
 from ._functions import scatter, softmax
 from ._graph import Edges, edges_of
 
@@ -39,6 +39,18 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
                 )
         self.aggr = aggr
         self.flow = flow
+
+    def _pair(self, x: object) -> Pair:
+        """Features of sources and destinations."""
+        label = f"{self._label}: x"
+        both = (x, x) if isinstance(x, Tensor) else x
+        if not isinstance(both, tuple | list) or len(both) != 2:
+            got = f"{len(both)} of them" if isinstance(both, tuple | list) else type(x).__name__
+            raise TypeError(f"{label}: expected a tensor or a pair of tensors, got {got}")
+        for part in (both[0], *(part for part in both[1:] if part is not None)):
+            if on_cpu(label, part).dim() != 2:
+                raise ValueError(f"{label}: expected two dimensions, got {part.dim()}")
+        return both[0], both[1]
 
     def _edges(
         self, edge_index: EdgeIndex, ends: tuple[int, int | None], size: Size, loops: int | None
@@ -97,7 +109,7 @@ class Attention(Messages):
 
     def _both(self, x: Tensor | Pair) -> tuple[Tensor, Tensor]:
         """Features of sources and destinations."""
-        src, dst = (x, x) if isinstance(x, Tensor) else x
+        src, dst = self._pair(x)
         if dst is None:
             raise ValueError(f"{self._label}: x: expected features of the destinations, got None")
         return src, dst

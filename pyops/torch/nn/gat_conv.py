@@ -129,9 +129,7 @@ class GATConv(Attention):
         return_attention_weights : bool, optional
             If true, the result is ``(features, (edge_index, weights))``.
         """
-        x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
-        if x_src.dim() != 2:
-            raise ValueError(f"{self._label}: x: expected two dimensions, got {x_src.dim()}")
+        x_src, x_dst = self._pair(x)
         ends = x_src.shape[0], None if x_dst is None else x_dst.shape[0]
         res = None if x_dst is None or self.res is None else self.res(x_dst)
         if self.lin is not None:

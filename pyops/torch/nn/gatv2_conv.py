@@ -120,9 +120,6 @@ class GATv2Conv(Attention):
             If true, the result is ``(features, (edge_index, weights))``.
         """
         left, right = self._both(x)
-        for part in (left, right):
-            if part.dim() != 2:
-                raise ValueError(f"{self._label}: x: expected two dimensions, got {part.dim()}")
         res = None if self.res is None else self.res(right)
         x_l = self.lin_l(left)
         x_r = x_l if right is left and self.share_weights else self.lin_r(right)

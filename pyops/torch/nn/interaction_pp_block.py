@@ -9,7 +9,7 @@ from torch.nn import Linear, ModuleList
 import pyops.torch as pt
 
 from ._dimenet import Activation, product, reset
-from ._indices import graph_of_indices
+from ._indices import check_rows, graph_of_indices
 from ._linear import is_plain
 from .residual_layer import ResidualLayer
 
@@ -94,9 +94,11 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
         idx_kj, idx_ji : tensor of int64, shape (num_triplets,)
             The edges k -> j and j -> i of each triplet.
         """
+        caller, edges = "InteractionPPBlock", len(x)
+        check_rows(caller, edges, {"rbf": rbf})
+        graph = graph_of_indices(caller, {"idx_kj": idx_kj, "idx_ji": idx_ji}, edges, edges)
+        check_rows(caller, len(idx_kj), {"sbf": sbf})
         messages = self._messages(x, rbf)
-        edges = len(x)
-        graph = graph_of_indices(idx_kj, idx_ji, edges, edges)
         basis = self.lin_sbf1(sbf)
         sums = pt.kernel_conv(graph, messages, basis, self.lin_sbf2.weight, kernel="diagonal")
         return self._update(x, sums)

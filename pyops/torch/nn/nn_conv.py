@@ -91,11 +91,11 @@ class NNConv(Messages):
         size : (int, int), optional
             Numbers of sources and destinations.
         """
-        left, right = (x, x) if isinstance(x, Tensor) else x
+        left, right = self._pair(x)
         ends = left.shape[0], None if right is None else right.shape[0]
         self._same_nodes(ends)
         edges = self._edges(edge_index, ends, size, None)
-        if left.dim() != 2 or left.shape[1] != self.in_channels_l:
+        if left.shape[1] != self.in_channels_l:
             raise ValueError(
                 f"{self._label}: x: expected shape (nodes, {self.in_channels_l}), "
                 f"got {tuple(left.shape)}"

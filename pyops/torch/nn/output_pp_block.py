@@ -9,7 +9,7 @@ from torch.nn import Linear, ModuleList
 import pyops.torch as pt
 
 from ._dimenet import Activation, glorot_orthogonal, product, reset
-from ._indices import graph_of_indices
+from ._indices import check_rows, graph_of_indices
 
 
 class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
@@ -84,7 +84,9 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
         """
         if num_nodes is None:
             num_nodes = 1 + int(i.max()) if len(i) else 0
-        return self.on_graph(x, rbf, graph_of_indices(i, i, num_nodes, num_nodes))
+        graph = graph_of_indices("OutputPPBlock", {"i": i}, num_nodes, num_nodes)
+        check_rows("OutputPPBlock", len(i), {"x": x, "rbf": rbf})
+        return self.on_graph(x, rbf, graph)
 
     def on_graph(self, x: Tensor, rbf: Tensor, graph: Any) -> Tensor:
         """The outputs of atoms, for a graph whose edges end where i says."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...._indices import check_bounds, check_indices
 from ....torch import Graph
+from ....torch.nn._edge_index import on_cpu
 
 Made = TypeVar("Made")
 
@@ -48,8 +49,9 @@ class CSC:
         reverse_graph_bwd: bool = True,
     ) -> None:
         self.is_bipartite = is_bipartite
-        rows = None if ef_indices is None else _array(ef_indices)
-        graph = Graph.from_csc(_array(offsets), _array(indices), num_src_nodes, rows)
+        rows = None if ef_indices is None else self._array("ef_indices", ef_indices)
+        arrays = self._array("offsets", offsets), self._array("indices", indices)
+        graph = Graph.from_csc(*arrays, num_src_nodes, rows)
         self._order: Tensor | None = None
         if ef_indices is not None:
             order = torch.argsort(torch.as_tensor(ef_indices), stable=True)
@@ -95,6 +97,12 @@ class CSC:
         """Number of edges."""
         return self.graph.num_entries
 
+    def _array(self, name: str, indices: Any) -> Any:
+        """What is given, on the CPU."""
+        if not isinstance(indices, Tensor):
+            return indices
+        return on_cpu(f"{type(self).__name__}: {name}", indices).numpy()
+
     def add_reverse_graph(self) -> None:
         """Nothing: the reverse graph is made when it is first needed."""
 
@@ -133,7 +141,7 @@ class HeteroCSC(CSC):
             offsets, indices, num_src_nodes, ef_indices=ef_indices, is_bipartite=is_bipartite
         )
         label = f"{type(self).__name__}: edge_types"
-        types = check_indices(label, _array(edge_types))
+        types = check_indices(label, self._array("edge_types", edge_types))
         if len(types) != self.num_indices:
             raise ValueError(
                 f"{label}: expected length len(indices)={self.num_indices}, got {len(types)}"
@@ -243,10 +251,6 @@ class SampledHeteroCSC(HeteroCSC):
         num_edge_types: int,
     ) -> None:
         super().__init__(offsets, indices, edge_types, num_src_nodes, num_edge_types)
-
-
-def _array(indices: Any) -> Any:
-    return indices.numpy() if isinstance(indices, Tensor) else indices
 
 
 def _nodes(offsets: Tensor, indices: Tensor) -> int:

@@ -1,0 +1,141 @@
+"""What layers, functions and graphs refuse, by the name of the argument."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import pyops.torch as pt  # noqa: E402
+from pyops.compat.pylibcugraphops.pytorch import CSC, HeteroCSC  # noqa: E402
+from pyops.torch import nn  # noqa: E402
+from pyops.torch.nn._dimenet import swish  # noqa: E402
+
+NODES, EDGES = 6, 20
+X = torch.zeros(NODES, 4)
+INDEX = torch.zeros(2, EDGES, dtype=torch.long)
+FEATURES = torch.zeros(EDGES, 3)
+ROWS = torch.zeros(EDGES, 16)
+NARROW = torch.zeros(EDGES)
+PTR = torch.tensor([0, 5, EDGES])
+OFFSETS, SOURCES = torch.tensor([0, 2, 3]), torch.tensor([0, 1, 2])
+
+
+def layer(name):
+    if name == "NNConv":
+        made = nn.NNConv(4, 3, torch.nn.Linear(3, 12))
+        return lambda x, index: made(x, index, FEATURES)
+    return getattr(nn, name)(4, 3)
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv", "NNConv"])
+@pytest.mark.parametrize(
+    ("x", "index", "kind", "message"),
+    [
+        (X.to("meta"), INDEX, ValueError, "x: expected a tensor on the CPU, got one on meta"),
+        (X, INDEX.to("meta"), ValueError, "edge_index: expected a tensor on the CPU, got one on"),
+        (X, (PTR.to("meta"), INDEX[0]), ValueError, "edge_index: offsets: expected a tensor on"),
+        (X, (PTR.float(), INDEX[0]), TypeError, "edge_index: offsets: expected integers"),
+        (X.numpy(), INDEX, TypeError, "x: expected a tensor or a pair of tensors, got ndarray"),
+        (None, INDEX, TypeError, "x: expected a tensor or a pair of tensors, got NoneType"),
+        ((X, X, X), INDEX, TypeError, "x: expected a tensor or a pair of tensors, got 3 of them"),
+        ((X, X.numpy()), INDEX, TypeError, "x: expected a torch.Tensor, got ndarray"),
+        (X[None], INDEX, ValueError, "x: expected two dimensions, got 3"),
+        ((X, X[None]), INDEX, ValueError, "x: expected two dimensions, got 3"),
+        (X[:, 0], INDEX, ValueError, "x: expected two dimensions, got 1"),
+    ],
+)
+def test_layers(name, x, index, kind, message):
+    with pytest.raises(kind, match=f"pyops.torch.nn.{name}: {message}"):
+        layer(name)(x, index)
+
+
+@pytest.mark.parametrize("name", ["scatter", "softmax"])
+@pytest.mark.parametrize("src", [ROWS, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("size", [None, 9])
+@pytest.mark.parametrize(
+    ("index", "kind", "message"),
+    [
+        (INDEX[0].float(), TypeError, "index: expected integers, got torch.float32"),
+        (INDEX[0] > 0, TypeError, "index: expected integers, got torch.bool"),
+        (INDEX[0].to("meta"), ValueError, "index: expected a tensor on the CPU, got one on meta"),
+        (INDEX[0].numpy(), TypeError, "index: expected a torch.Tensor, got ndarray"),
+        (INDEX, ValueError, "index: expected one dimension, got 2"),
+    ],
+)
+def test_indices_of_groups(name, src, size, index, kind, message):
+    given = {"dim_size" if name == "scatter" else "num_nodes": size}
+    with pytest.raises(kind, match=f"pyops.torch.nn.{name}: {message}"):
+        getattr(nn, name)(src, index, **given)
+
+
+@pytest.mark.parametrize("name", ["scatter", "softmax", "segment"])
+@pytest.mark.parametrize(
+    ("src", "kind", "message"),
+    [
+        (ROWS.to("meta"), ValueError, "src: expected a tensor on the CPU, got one on meta"),
+        (ROWS.numpy(), TypeError, "src: expected a torch.Tensor, got ndarray"),
+    ],
+)
+def test_elements_of_groups(name, src, kind, message):
+    with pytest.raises(kind, match=f"pyops.torch.nn.{name}: {message}"):
+        getattr(nn, name)(src, PTR if name == "segment" else INDEX[0])
+
+
+@pytest.mark.parametrize(
+    ("ptr", "kind", "message"),
+    [
+        (PTR.float(), TypeError, "expected integers, got torch.float32"),
+        (PTR.short(), TypeError, "expected int32 or int64, got torch.int16"),
+        (PTR.to("meta"), ValueError, "expected a tensor on the CPU, got one on meta"),
+        (PTR.numpy(), TypeError, "expected a torch.Tensor, got ndarray"),
+    ],
+)
+def test_offsets_of_groups(ptr, kind, message):
+    for call in (lambda: nn.segment(ROWS, ptr), lambda: nn.softmax(ROWS, None, ptr)):
+        with pytest.raises(kind, match=f"ptr: {message}"):
+            call()
+
+
+def interact(x=9, rbf=9, sbf=30, kj=30, ji=30, change=lambda index: index):
+    block = nn.InteractionPPBlock(16, 4, 4, 2, 3, 1, 1, swish)
+    indices = change(torch.zeros(kj, dtype=torch.long)), torch.zeros(ji, dtype=torch.long)
+    return block(torch.zeros(x, 16), torch.zeros(rbf, 3), torch.zeros(sbf, 6), *indices)
+
+
+def meta(index):
+    return index.to("meta")
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: interact(sbf=3, ji=3), ValueError, "idx_ji: expected 30 rows"),
+        (lambda: interact(kj=3), ValueError, "idx_ji: expected 3 rows"),
+        (lambda: interact(sbf=3), ValueError, "sbf: expected 30 rows"),
+        (lambda: interact(rbf=1), ValueError, "rbf: expected 9 rows"),
+        (lambda: interact(change=torch.Tensor.float), TypeError, "idx_kj: expected integers"),
+        (lambda: interact(change=meta), ValueError, "idx_kj: expected a tensor on the CPU"),
+        (lambda: interact(change=lambda i: i + 9), IndexError, "idx_kj and idx_ji: .*expected ind"),
+        (
+            lambda: nn.OutputPPBlock(3, 4, 4, 1, 1, swish)(ROWS[:, :4], FEATURES, INDEX[0, 1:], 2),
+            ValueError,
+            "OutputPPBlock: x: expected 19 rows",
+        ),
+        (lambda: CSC(meta(OFFSETS), SOURCES, 3), ValueError, "CSC: offsets: expected a tensor on"),
+        (lambda: CSC(OFFSETS, meta(SOURCES), 3), ValueError, "CSC: indices: expected a tensor on"),
+        (
+            lambda: CSC(OFFSETS, SOURCES, 3, ef_indices=meta(SOURCES)),
+            ValueError,
+            "CSC: ef_indices: expected a tensor on the CPU, got one on meta",
+        ),
+        (
+            lambda: HeteroCSC(OFFSETS, SOURCES, meta(SOURCES), 3, 3),
+            ValueError,
+            "HeteroCSC: edge_types: expected a tensor on the CPU",
+        ),
+        (lambda: pt.Graph(meta(SOURCES), SOURCES), TypeError, "src: .* got Tensor on meta"),
+        (lambda: pt.Graph.from_csc(meta(OFFSETS), SOURCES, 3), TypeError, "offsets: .* on meta"),
+    ],
+)
+def test_others(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()
