@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 
 from ._edge_index import EdgeIndex, is_sparse, on_cpu, with_values
 from ._functions import scatter, softmax
@@ -16,6 +17,7 @@ Pair: TypeAlias = "tuple[Tensor, Tensor | None]"
 Size: TypeAlias = "tuple[int, int] | None"
 FLOWS = "source_to_target", "target_to_source"
 EXTREMES = "max", "min"
+PARTS = "propagate", "message", "aggregate", "message_and_aggregate", "edge_update", "update"
 REDUCTIONS = "sum", "add", "mean", *EXTREMES
 
 
@@ -39,6 +41,25 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
                 )
         self.aggr = aggr
         self.flow = flow
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        for name in PARTS:
+            if any(name in vars(kind) for kind in cls.__mro__):
+                raise TypeError(
+                    f"{cls.__name__}: {name}: cannot be overridden in a layer of pyops.torch.nn, "
+                    "which makes no messages; take the layer of torch_geometric.nn"
+                )
+
+    def __call__(self, *arguments: Any, **given: Any) -> Any:
+        for value in (*arguments, *given.values()):
+            tracer = getattr(value, "tracer", None) if isinstance(value, Proxy) else None
+            if type(tracer).__module__.startswith("torch_geometric."):
+                raise TypeError(
+                    f"{self._label}: torch_geometric.nn.to_hetero takes layers of "
+                    "torch_geometric.nn alone; use torch_geometric.nn.HeteroConv"
+                )
+        return super().__call__(*arguments, **given)
 
     def _pair(self, x: object) -> Pair:
         """Features of sources and destinations."""
@@ -76,6 +97,22 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
                 f"{self._label}: flow: 'target_to_source' needs as many sources as destinations, "
                 f"got {ends[0]} and {ends[1]}"
             )
+
+
+def _unknown(name: str) -> Callable[..., Any]:
+    def register(self: Messages, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError(
+            f"{self._label}: {name}: there is no {name.split('_forward')[0][9:]} to see: the layer "
+            "makes no messages; take the layer of torch_geometric.nn"
+        )
+
+    return register
+
+
+for _part in PARTS[:-1]:
+    for _when in "pre_hook", "hook":
+        _name = f"register_{_part}_forward_{_when}"
+        setattr(Messages, _name, _unknown(_name))
 
 
 class Attention(Messages):
