@@ -89,6 +89,17 @@ def test_two_kinds_of_nodes(name, aggr):
     check_same(original, drop_in, [(x[0], None), edges(20, 30), draw(EDGES, 3), (20, 30)])
 
 
+@pytest.mark.parametrize("channels", [5, (5, 7)])
+@pytest.mark.parametrize("aggr", ["add", "max"])
+def test_back_from_fewer_nodes(channels, aggr):
+    given = {"aggr": aggr, "root_weight": False, "flow": "target_to_source"}
+    original, drop_in = pair(channels, NETWORKS["relu"], **given)
+    x = draw(30, 5), draw(20, 5 if channels == 5 else 7)
+    drop_in.load_state_dict(original.state_dict())
+    arguments = [(x[0].float(), x[1].float()), edges(30, 20), draw(EDGES, 3).float()]
+    torch.testing.assert_close(drop_in(*arguments), original(*arguments))
+
+
 @pytest.mark.parametrize("name", ["relu", "module"])
 @pytest.mark.parametrize("aggr", ["add", "mean", "max"])
 @pytest.mark.parametrize(("nodes", "count"), [(NODES, 0), (0, 0), (1, 1)])

@@ -11,7 +11,7 @@ from ._edge_index import EdgeIndex
 from ._functions import scatter
 from ._graph import Edges, apart
 from ._linear import Linear, is_plain, zeros
-from ._messages import EXTREMES, Messages, Pair, Size
+from ._messages import EXTREMES, FLOWS, Messages, Pair, Size
 
 
 class NNConv(Messages):
@@ -92,6 +92,8 @@ class NNConv(Messages):
             Numbers of sources and destinations.
         """
         left, right = self._pair(x)
+        if self.flow != FLOWS[0] and not self.root_weight:
+            right = None  # nobody reads it, and it may have other rows
         ends = left.shape[0], None if right is None else right.shape[0]
         self._same_nodes(ends)
         edges = self._edges(edge_index, ends, size, None)
