@@ -62,6 +62,27 @@ def test_graphs_stay_readable_for_torch(way, graph):
     assert torch.equal(compiled(lambda x, e: pt.aggregate(again, x, e), x, e), truth)
 
 
+@pytest.mark.parametrize("mode", ["a transformation", "inference mode"])
+def test_graphs_may_be_made_anywhere(mode):
+    made = []
+
+    def energy(x):
+        made.append(GRAPH.reverse())
+        return pt.aggregate(made[-1], x).square().sum()
+
+    x = torch.randn(3, 8)
+    if mode == "inference mode":
+        with torch.inference_mode():
+            energy(x)
+    else:
+        torch.func.grad(energy)(x)
+    leaf = x.clone().requires_grad_()
+    graph = made[-1]
+    compiled(lambda x: pt.aggregate(graph, x), leaf).sum().backward()
+    degrees = torch.tensor([2.0, 1.0, 1.0])
+    torch.testing.assert_close(leaf.grad, degrees[:, None].expand(3, 8))
+
+
 @pytest.mark.parametrize("way", ["pickle", "copy", "deepcopy"])
 @pytest.mark.parametrize("kind", [CSC, HeteroCSC])
 def test_graphs_of_other_packages_too(way, kind):

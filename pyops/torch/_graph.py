@@ -35,9 +35,10 @@ class Graph(_graph.Graph):
     def _fill(self, *arguments: Any) -> None:
         super()._fill(*arguments)
         held = (self._src, self._dst, self._ids)
-        tensors = tuple(None if a is None else torch.from_numpy(np.array(a)) for a in held)
+        with torch.inference_mode(False), torch._C._DisableFuncTorch():
+            tensors = tuple(None if a is None else torch.from_numpy(np.array(a)) for a in held)
+            _made[_key(tensors, (self._num_src, self._num_dst, self._num_edges))] = self
         object.__setattr__(self, "_tensors", tensors)
-        _made[_key(tensors, (self._num_src, self._num_dst, self._num_edges))] = self
 
 
 def visible(graph: _graph.Graph) -> Graph:

@@ -155,7 +155,9 @@ class HeteroCSC(CSC):
     @property
     def typed(self) -> Graph:
         """The graph with types as edge ids."""
-        return self._once("typed", lambda: self._entries(self.edge_types, self.num_edge_types))
+        return self._once(
+            "typed", lambda: self._entries(self.edge_types.numpy(), self.num_edge_types)
+        )
 
     @property
     def entries(self) -> Graph:
