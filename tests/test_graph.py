@@ -76,7 +76,7 @@ def test_degrees_and_reverse(name):
     assert turned.in_degrees().tolist() == np.bincount(graph.src, minlength=graph.num_src).tolist()
 
 
-PARTS = ("src", "dst", "edge_ids", "num_src", "num_dst", "num_edges")
+PARTS = ("kind", "src", "dst", "edge_ids", "num_src", "num_dst", "num_edges")
 
 
 @pytest.mark.parametrize(
