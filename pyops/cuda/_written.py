@@ -22,3 +22,9 @@ class Written:
         """Set an output to 0 if no step has written it."""
         if not self(name):
             (getattr(self._a, name) if array is None else array)[...] = 0
+
+    def finish(self, *names: str) -> None:
+        """Set outputs, in the order of the bits of `wanted`, to 0 if no step has written them."""
+        for bit, name in enumerate(names):
+            if self._a.wanted >> bit & 1:
+                self.clear(name)

@@ -149,9 +149,7 @@ def double_backward(rt: Runtime, a: Any) -> None:
             way.onward(part, _weight(a), h, a.dgy, written(f"dgy {part.bit}"))
         if tangent and a.wanted & 4:
             way.weights(part, getattr(a, f"h{part.name}"), a.dweight, written("dweight"))
-    for bit, name in enumerate(("dx", "dedge", "dweight", "down")):
-        if a.wanted >> bit & 1:
-            written.clear(name)
+    written.finish("dx", "dedge", "dweight", "down")
     if a.wanted & 16:
         for part in _parts(a):
             columns = slice(part.first, part.first + part.width)

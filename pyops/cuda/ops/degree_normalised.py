@@ -75,6 +75,4 @@ def double_backward(rt: Runtime, a: Any) -> None:
         sums.into(a.hx, sums.weight(), a.dgy, written("dgy"))
     if a.given & 2 and a.wanted & 4:
         sums.into(a.x, a.hweight, a.dgy, written("dgy"))
-    for bit, name in enumerate(("dx", "dweight", "dgy")):
-        if a.wanted >> bit & 1:
-            written.clear(name)
+    written.finish("dx", "dweight", "dgy")

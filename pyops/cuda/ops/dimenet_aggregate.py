@@ -156,14 +156,11 @@ def backward(rt: Runtime, a: Any) -> None:
 
 
 def double_backward(rt: Runtime, a: Any) -> None:
-    wanted, written = a.wanted, Written(a)
     if not a.given:
-        for bit, name in enumerate([*("d" + name for name in NAMES), "dgy"]):
-            if wanted >> bit & 1:
-                written.clear(name)
+        Written(a).finish(*("d" + name for name in NAMES), "dgy")
         return
     self = Triplets(rt, a, a.given)
-    y = self.empty(a.num_entries, a.channels) if wanted & 16 else None
-    _pull(self, "d", wanted, True, y)
+    y = self.empty(a.num_entries, a.channels) if a.wanted & 16 else None
+    _pull(self, "d", a.wanted, True, y)
     if y is not None:
         self.to_edges(y, a.dgy, a.accumulate)

@@ -41,6 +41,4 @@ def double_backward(rt: Runtime, a: Any) -> None:
     if a.given and a.wanted & 2:
         rows = neighbours.into(a, edges=a.in_edges)
         _pass_on(rt, a, rows, a.in_nodes, a.hh, a.dgy, written("dgy"))
-    for bit, name in enumerate(("dh", "dgy")):
-        if a.wanted >> bit & 1:
-            written.clear(name)
+    written.finish("dh", "dgy")

@@ -67,8 +67,6 @@ def backward(rt: Runtime, a: Any) -> None:
 
 def double_backward(rt: Runtime, a: Any) -> None:
     written = Written(a)
-    for bit, name in enumerate(ENDS):
-        if a.wanted >> bit & 1:
-            written.clear(f"d{name}")
+    written.finish(*(f"d{name}" for name in ENDS))
     if a.wanted & 8:
         _lay(rt, a, "h", a.given, a.dgy, written)

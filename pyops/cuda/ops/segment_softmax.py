@@ -60,6 +60,4 @@ def double_backward(rt: Runtime, a: Any) -> None:
             sums = self.sum_into(both)
             self.alone(BACK, owners, first=terms, second=second, sums=sums, **known)
             self.sum(self.by_edges(), second, a.dlogits, written("dlogits"))
-    for bit, name in enumerate(("dlogits", "dgy")):
-        if a.wanted >> bit & 1:
-            written.clear(name)
+    written.finish("dlogits", "dgy")

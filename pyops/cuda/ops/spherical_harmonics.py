@@ -60,6 +60,4 @@ def double_backward(rt: Runtime, a: Any) -> None:
         _run(rt, a, "pull", a.hvectors, a.gy, written("dvectors"), a.dvectors)
     if a.given and a.wanted & 2:
         _run(rt, a, "evaluate", a.hvectors, written("dgy"), a.dgy)
-    for bit, name in enumerate(("dvectors", "dgy")):
-        if a.wanted >> bit & 1:
-            written.clear(name)
+    written.finish("dvectors", "dgy")
