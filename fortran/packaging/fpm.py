@@ -1,4 +1,4 @@
-"""Write a package for fpm, the Fortran package manager: fpm.py FOLDER VERSION pyops.h *.f90
+"""Write a package for fpm, the Fortran package manager: fpm.py FOLDER VERSION pyops.h *.f90 *.c
 
 It has the expanded sources, so it needs neither fypp nor Python; any build system can take them.
 """
@@ -82,7 +82,10 @@ def used_modules(texts: dict[str, str]) -> dict[str, set[str]]:
 def write_sources(sources: list[Path], folder: Path) -> None:
     """One file a module; that of the tile chooses between the vectors."""
     folder.mkdir(parents=True)
-    texts = {source.stem: source.read_text() for source in sources}
+    for source in sources:
+        if source.suffix == ".c":
+            shutil.copy(source, folder)
+    texts = {source.stem: source.read_text() for source in sources if source.suffix != ".c"}
     vectors = {
         int(name[4:]): texts.pop(name) for name in [*texts] if re.fullmatch(r"tile\d+", name)
     }
