@@ -17,18 +17,25 @@ import cupy
 import numpy as np
 
 import pyops
-from benchmarks.cases import FIRST_ORDER, PHASES, Case
+from benchmarks.cases import ATTENTION, FIRST_ORDER, PHASES, Case
 from benchmarks.peers import pyops as ours
 from benchmarks.problem import Problem, make, operator_module
 
 CASES = (
     Case("gno_conv"),
     Case("gno_conv", nodes=20_000, phases=FIRST_ORDER),
+    Case("kernel_conv", nodes=2000),
+    Case("kernel_conv", nodes=2000, kernel="diagonal"),
     Case("gat", nodes=20_000, degree=25, heads=8, width=32),
     Case("gat", nodes=100_000, degree=25, heads=8, width=32, phases=FIRST_ORDER),
+    *(
+        Case(name, nodes=20_000, degree=25, heads=8, width=32)
+        for name in ("gat_v2", "transformer_conv")
+    ),
     Case("dimenet_aggregate", nodes=1000, degree=24),
     Case("dimenet_aggregate", nodes=10_000, degree=24, phases=FIRST_ORDER),
 )
+PRECISE = "gno_conv", "kernel_conv"
 PEERS = "torch", "torch_compile", "jax"
 SECONDS = 1.0
 
@@ -136,14 +143,14 @@ def gathers(problem):
 def measure(problem: Problem):
     case = problem.case
     print(f"\n{case.title}, {case.nodes} nodes")
-    if case.operator == "gat":
+    if case.operator in ATTENTION:
         print(f"  one gather of the rows: {1e3 * gathers(problem):.3f} ms")
     phases = on_device(problem)
     mine = {}
     for phase in case.phases:
         mine[phase] = seconds(phases[phase])
         print(f"  {phase}: pyops {1e3 * mine[phase]:.3f} ms")
-    for precision in ("tf32x3", "tf32") if case.operator == "gno_conv" else ():
+    for precision in ("tf32x3", "tf32") if case.operator in PRECISE else ():
         quick = on_device(problem, precision=precision)
         times = ", ".join(f"{p} {1e3 * seconds(quick[p]):.3f} ms" for p in case.phases)
         print(f"  precision={precision}: {times}")

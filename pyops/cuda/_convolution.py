@@ -52,9 +52,15 @@ class Layer:
 class Convolution(Layer):
     """A layer and the entries of a graph that it is for."""
 
+    given: tuple[Any, Any] = (None, None)
+    """A layer that is not made of coordinates, and its derivative."""
+    divisors: Any = None
+    """What the sums of the rows of destinations are divided by."""
+
     def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
         super().__init__(rt, a)
         self.tangent = getattr(a, "hfeatures", None)
+        self.sizes, self.gy = (a.dim, a.hidden, a.activation), getattr(a, "gy", None)
         inward, units = a.in_features, a.hidden + 1
         self.matrix = self.weight(a.params, units * inward)
         self.turned = self._turn(self.matrix)
@@ -70,7 +76,7 @@ class Convolution(Layer):
 
     def parts(self, pieces: Any, width: int) -> Iterator[tuple[int, int]]:
         """First and last of as many pieces as go together."""
-        each = (self.a.hidden + 1) * width * self.dtype.itemsize
+        each = (self.sizes[1] + 1) * width * self.dtype.itemsize
         most = max(1, WORKSPACE // each)
         for start in range(0, len(pieces), most):
             yield start, min(start + most, len(pieces))
@@ -79,26 +85,26 @@ class Convolution(Layer):
         self, side: str, start: int, stop: int, features: Any, tangent: Any, along: bool
     ) -> Any:
         """Z of some pieces, or its derivative; that of n only if it is not 0 for all."""
-        a, graph, width = self.a, self.a.graph, features.shape[1]
-        units = a.hidden if along and tangent is None else a.hidden + 1
+        graph, width, hidden = self.a.graph, features.shape[1], self.sizes[1]
+        alone = self.given[0] is not None or (along and tangent is None)
+        units = hidden if alone else hidden + 1
         sums = self.rt.empty((stop - start, units * width), self.dtype)
         across = 16 if width <= 16 else 64
         self.rt.launch(
             "gno",
             "outer",
             self.dtype,
-            (stop - start, blocks(a.hidden, UNITS) * blocks(width, across)),
+            (stop - start, blocks(hidden, UNITS) * blocks(width, across)),
             across * 4,
             [
                 *(graph._index(f"{side}_{name}") for name in ("pieces", "nodes", "edges")),
                 *self.operands,
+                *self.given,
                 features,
                 tangent,
                 sums,
                 start,
-                a.dim,
-                a.hidden,
-                a.activation,
+                *self.sizes,
                 width,
                 along,
                 units,
@@ -123,8 +129,10 @@ class Convolution(Layer):
         for start, stop in self.parts(pieces, features.shape[1]):
             for number, (along, matrix) in enumerate(products):
                 sums = self.outer(side, start, stop, features, tangent, along)
-                product = self.multiply(sums, matrix[: sums.shape[1]])
+                product = self.apply(sums, matrix)
                 found[start:stop] = found[start:stop] + product if number else product
+        if side == "in" and self.divisors is not None:
+            found /= self.divisors.take(pieces[:, 0])[:, None]
         rt.launch(
             "gno",
             "join",
@@ -135,42 +143,51 @@ class Convolution(Layer):
             WIDTH=16,
         )
 
-    def weight_gradient(self, along: bool, out: Any) -> None:
-        """The gradient by the last layer, sum of Z (x) gm, in its place in `out`."""
+    def apply(self, sums: Any, matrix: Any) -> Any:
+        """Z W of some rows."""
+        return self.multiply(sums, matrix[: sums.shape[1]])
+
+    def unfold(self, gm: Any, matrix: Any) -> Any:
+        """W gm of some rows."""
+        return self.multiply(gm, matrix.T)
+
+    def pair(self, sums: Any, gm: Any) -> Any:
+        """The sum of Z (x) gm over some rows."""
+        return self.multiply(sums.T, gm)
+
+    def weight_sum(self, along: bool) -> Any:
+        """The gradient by the last layer, in float64."""
         a = self.a
         pieces = a.graph._index("in_pieces")
-        gm = self.rows_of(pieces, a.gy)
-        total = self.rt.zeros((len(self.matrix), a.out_features), "d")
+        gm = self.rows_of(pieces, self.gy)
+        total = self.rt.zeros(self.matrix.shape, "d")
         for start, stop in self.parts(pieces, a.in_features):
             sums = self.outer("in", start, stop, a.features, self.tangent, along)
-            total[: sums.shape[1]] += self.multiply(sums.T, gm[start:stop])
-        self.store(out, self.length, total)
+            total[: sums.shape[1]] += self.pair(sums, gm[start:stop])
+        return total
 
-    def layer_gradient(self, second: bool, gcoords: Any, gparams: Any) -> None:
-        """Those by coords and by the first layer, as far as they are wanted."""
-        a, rt = self.a, self.rt
+    def weight_gradient(self, along: bool, out: Any) -> None:
+        """The gradient by the last layer in its place in `out`."""
+        self.store(out, self.length, self.weight_sum(along))
+
+    def pull(self, second: bool, by_unit: Any, by_entry: Any, sums: Any) -> None:
+        """From the gradients of the destinations to those by the layer of each entry."""
+        a, rt, hidden = self.a, self.rt, self.sizes[1]
         names = "in_pieces", "in_nodes", "in_edges"
         pieces, nodes, edges = map(a.graph._index, names)
-        gm = self.rows_of(pieces, a.gy)
-        layers = blocks(a.hidden, UNITS)
-        by_entry = sums = None
-        if gcoords is not None:
-            by_entry = rt.empty((layers, a.num_entries, a.dim), self.dtype)
-        if gparams is not None:
-            sums = rt.zeros(self.length, "d")
+        gm = self.rows_of(pieces, self.gy)
         for start, stop in self.parts(pieces, a.in_features):
-            weights = self.multiply(gm[start:stop], self.matrix.T)
-            moved = None
+            weights, moved = self.unfold(gm[start:stop], self.matrix), None
             if second and self.matrix_tangent is not None:
-                moved = self.multiply(gm[start:stop], self.matrix_tangent.T)
+                moved = self.unfold(gm[start:stop], self.matrix_tangent)
             by_piece = None
             if sums is not None:
-                by_piece = rt.empty((stop - start, self.length), self.dtype)
+                by_piece = rt.empty((stop - start, sums.size), self.dtype)
             rt.launch(
                 "gno",
                 "pull",
                 self.dtype,
-                (stop - start, layers),
+                (stop - start, blocks(hidden, UNITS)),
                 256,
                 [
                     pieces,
@@ -181,12 +198,11 @@ class Convolution(Layer):
                     self.tangent,
                     weights,
                     moved,
+                    by_unit,
                     by_entry,
                     by_piece,
                     start,
-                    a.dim,
-                    a.hidden,
-                    a.activation,
+                    *self.sizes,
                     a.in_features,
                     a.num_entries,
                     second,
@@ -195,10 +211,25 @@ class Convolution(Layer):
             )
             if sums is not None:
                 add_rows(rt, by_piece, sums)
+
+    def sum_entries(self, by_entry: Any, out: Any, accumulate: bool) -> None:
+        """out (+)= the sums of [layers, entries, k] over layers and the entries of each edge."""
+        a = self.a
+        sizes = a.num_edges, a.num_entries, len(by_entry), out.shape[1], accumulate
+        held = [a.id_offsets, a.id_entries, by_entry, out, *sizes]
+        self.rt.launch("gno", "by_edge", self.dtype, blocks(out.size), 256, held, WIDTH=16)
+
+    def layer_gradient(self, second: bool, gcoords: Any, gparams: Any) -> None:
+        """Those by coords and by the first layer, as far as they are wanted."""
+        a, rt = self.a, self.rt
+        by_entry = sums = None
         if gcoords is not None:
-            sizes = a.num_edges, a.num_entries, layers, a.dim, a.accumulate
-            held = [a.id_offsets, a.id_entries, by_entry, gcoords, *sizes]
-            rt.launch("gno", "by_edge", self.dtype, blocks(gcoords.size), 256, held, WIDTH=16)
+            by_entry = rt.empty((blocks(a.hidden, UNITS), a.num_entries, a.dim), self.dtype)
+        if gparams is not None:
+            sums = rt.zeros(self.length, "d")
+        self.pull(second, None, by_entry, sums)
+        if gcoords is not None:
+            self.sum_entries(by_entry, gcoords, a.accumulate)
         if sums is not None:
             self.store(gparams, 0, sums)
 

@@ -5,6 +5,7 @@ Launches of kernels/attend.cu and kernels/scores.cu.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +27,16 @@ class Gathered:
     stride: int
     by_head: int
     scale: float = 1.0
+    of_edges: Any = None
+    """What edges add to the features, [edges, heads, width]; either of the two may not be there."""
 
     @property
     def arguments(self) -> tuple[Any, ...]:
         return self.array, self.stride, self.by_head, self.scale
+
+
+Term = tuple[Any, Gathered]
+"""Weights of entries, and what they are weights of."""
 
 
 def _power(n: int) -> int:
@@ -55,13 +62,36 @@ class Heads:
     def numbers_of(self, count: int, heads: int | None = None) -> Any:
         return self.rt.empty((count, self.heads if heads is None else heads), self.dtype)
 
+    def chunks(self, parts: int) -> int:
+        """How many warps take a row, with these heads and parts of a head."""
+        return -(-self.heads // (SLOTS * self.across)) * parts
+
     def gather(self, kernel: str, rows: Rows, parts: int, *args: Any) -> None:
         """Launch for the pieces of long rows, then for the rows."""
-        chunks = -(-self.heads // (SLOTS * self.across)) * parts
+        chunks = self.chunks(parts)
         for pieces, units in ((1, rows.pieces), (0, rows.count)):
             self.run(
                 kernel, (blocks(units, WARP), chunks), pieces, rows.count, rows.entries,
                 rows.offsets, rows.nodes, self.lanes, self.across, parts, self.width, *args,
+            )  # fmt: skip
+
+    def weigh(
+        self, rows: Rows, places: Any, terms: Sequence[Term], out: Any, accumulate: bool
+    ) -> None:
+        """out (+)= the sums over the rows of features times weights, 0 without any.
+
+        Weights are along the rows, or at `places`, from 1.
+        """
+        if not terms and not accumulate:
+            out[...] = 0
+        for first in range(0, len(terms), 2):
+            some = [
+                [weights, *of.arguments, of.of_edges] for weights, of in terms[first : first + 2]
+            ]
+            some += [[None, None, 0, 0, 0.0, None]] * (2 - len(some))
+            self.gather(
+                "gather", rows, self.parts, places, self.heads, rows.edges, *some[0], *some[1],
+                self.partial(rows), accumulate or first > 0, out,
             )  # fmt: skip
 
     def partial(self, rows: Rows) -> Any:
@@ -89,14 +119,17 @@ class Heads:
         return neighbours.of_edges(self.a, edges=self.a.id_entries)
 
     def multiply(
-        self, sources: Any, destinations: Any, gradients: Gathered, x: Gathered, dots: Any,
-        other: Any = None, other_dots: Any = None,
+        self, sources: Any, destinations: Any, of: Gathered, x: Gathered, dots: Any, *,
+        tangent: Any = None, other: Gathered | None = None, other_dots: Any = None,
     ) -> None:  # fmt: skip
-        """The products of the gradients of destinations with features of sources."""
-        entries = self.a.num_entries
+        """The products of features of destinations with those of sources, and what comes of the
+        tangents of either, which lie as they do."""
+        a, moved = self.a, other or Gathered(None, 0, 0)
+        by_edges = x.of_edges is not None or moved.of_edges is not None
         self.run(
-            "multiply", blocks(entries * self.heads, 8), entries, self.heads, self.width, sources,
-            destinations, *gradients.arguments, x.array, x.stride, x.by_head, other, dots,
+            "multiply", blocks(a.num_entries * self.heads, 8), a.num_entries, self.heads,
+            self.width, sources, destinations, a.in_edges if by_edges else None, *of.arguments,
+            tangent, x.array, x.stride, x.by_head, x.of_edges, moved.array, moved.of_edges, dots,
             other_dots,
         )  # fmt: skip
 
@@ -107,15 +140,18 @@ class Softmax(Heads):
     scores: tuple[Any, ...]
     """Heads, activation, slope; numbers of sources, destinations and edges; factors of edges; and
     the largest score of each destination and one over its sum of exponentials."""
+    by_entry = False
+    """Whether what stands for edges in the scores are numbers of entries."""
 
     def soften(self) -> None:
         a = self.a
+        edges = None if self.by_entry else a.in_edges
         top, share = self.numbers_of(a.num_dst), self.numbers_of(a.num_dst)
         partial = self.numbers_of(self.into.pieces, 2 * self.heads)
         for pieces, units in ((1, self.into.pieces), (0, a.num_dst)):
             self.run(
                 "soften", blocks(units, WARP), pieces, a.num_dst, a.num_entries, a.in_offsets,
-                a.in_nodes, a.in_edges, *self.scores, None, None, partial, top, share,
+                a.in_nodes, edges, *self.scores, None, None, partial, top, share,
             )  # fmt: skip
         self.scores = *self.scores, top, share
 
@@ -138,6 +174,33 @@ class Softmax(Heads):
         a = self.a
         self.run(
             "entries_alone", blocks(a.num_entries * self.heads, 1), step, tangents is not None,
-            a.num_entries, a.in_nodes, a.in_edges, owners, places, *self.scores,
+            self.by_entry, a.num_entries, a.in_nodes, a.in_edges, owners, places, *self.scores,
             *(tangents or (None,) * 4), mean, dots, tdots, sums, first, second, masked,
         )  # fmt: skip
+
+
+class Attention(Softmax):
+    """What rooms of attention share: a mask, heads side by side or averaged."""
+
+    def __init__(self, rt: Runtime, a: Any, dtype: Any) -> None:
+        super().__init__(rt, a, dtype, a.heads, a.width)
+        self.has_edges = bool(a.present >> 3 & 1)
+        self.mask = a.mask if a.present >> 4 & 1 else None
+
+    def gradients(self) -> Gathered:
+        """gy of each head."""
+        by_head, scale = (self.width, 1.0) if self.a.concat else (0, 1 / self.heads)
+        return Gathered(self.a.gy, self.a.out_width, by_head, scale)
+
+    def through_average(
+        self, compute: Callable[[bool, Any], None], accumulate: bool, out: Any
+    ) -> None:
+        """What `compute` leaves by heads, side by side or averaged."""
+        if self.a.concat:
+            compute(accumulate, out)
+            return
+        by_head = self.numbers_of(self.a.num_dst, self.heads * self.width)
+        compute(False, by_head)
+        size = self.a.num_dst * self.width
+        args = self.a.num_dst, self.heads, self.width, by_head, accumulate, out
+        self.run("average", blocks(size, 1), *args)

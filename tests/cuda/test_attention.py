@@ -1,4 +1,4 @@
-"""Graph attention on the device beyond the table: weights, and heads wider than lanes reach."""
+"""Attention on the device beyond the table: weights, and heads wider than lanes reach."""
 
 from dataclasses import replace
 
@@ -11,10 +11,13 @@ from .host import COMPILER, Host
 from .rooms import OPERATORS, on_device
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-GAT = [*variants(OPERATORS["gat"])]
+CASES = {name: [*variants(OPERATORS[name])] for name in ("gat", "gat_v2", "transformer_conv")}
+SCORED = {"gat": "attention", "gat_v2": "attention", "transformer_conv": "query"}
+"""What the scores are proportional to."""
+every_operator = pytest.mark.parametrize("name", CASES)
 
 
-@pytest.mark.parametrize("case", GAT, ids=str)
+@pytest.mark.parametrize("case", [case for some in CASES.values() for case in some], ids=str)
 def test_weights(case):
     problem = case.problem(drawn(9, 7, 600))
     _, expected = problem.run("forward", return_attention=True)
@@ -25,7 +28,7 @@ def test_weights(case):
 
 @pytest.mark.parametrize(("heads", "width"), [(1, 128), (1, 130), (3, 300), (9, 4), (70, 2)])
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("case", [GAT[0], GAT[-1]], ids=str)
+@pytest.mark.parametrize("case", [some[i] for some in CASES.values() for i in (0, -1)], ids=str)
 def test_shapes_of_heads(case, phase, heads, width):
     problem = case.problem(drawn(5, 4, 300), heads=heads, width=width)
     expected = problem.run(phase)
@@ -38,21 +41,28 @@ def test_shapes_of_heads(case, phase, heads, width):
 
 
 @pytest.mark.parametrize("score", [1e4, -1e4])
-def test_large_scores(score):
+@every_operator
+def test_large_scores(name, score):
     """The softmax is shifted: no exponential overflows, and a row of one value is a mean."""
-    problem = GAT[0].problem(drawn(9, 7, 600)).map(np.float32)
-    far = problem.having(attention=problem.arrays["attention"] * np.float32(score))
+    problem = CASES[name][0].problem(drawn(9, 7, 600)).map(np.float32)
+    far = problem.having(**{SCORED[name]: problem.arrays[SCORED[name]] * np.float32(score)})
     with on_device(Host()):
         results = [far.run(phase) for phase in PHASES]
     assert all(np.isfinite(a).all() for some in results for a in some if a is not None)
 
 
-@pytest.mark.parametrize(
-    ("phase", "most"), [("forward", 3), ("backward", 8), ("double_backward", 30)]
-)
-def test_launches(phase, most):
+LAUNCHES = [
+    ("gat", "forward", 3), ("gat", "backward", 8), ("gat", "double_backward", 30),
+    ("gat_v2", "forward", 4), ("gat_v2", "backward", 13), ("gat_v2", "double_backward", 16),
+    ("transformer_conv", "forward", 4), ("transformer_conv", "backward", 10),
+    ("transformer_conv", "double_backward", 13),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "phase", "most"), LAUNCHES)
+def test_launches(name, phase, most):
     """A launch costs what reading a megabyte does: there are few where no row is long."""
-    plain = replace(GAT[0], absent=("edge_features", "mask"))
+    plain = replace(CASES[name][0], absent=("edge_features", "mask"))
     device = Host()
     with on_device(device):
         plain.problem(drawn(50, 50, 900)).run(phase)

@@ -64,19 +64,26 @@ def test_aggregations(csc, rng, op, platform):
     assert graph.on_device.to_host() is graph.graph
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("norm_by_dim", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "activation"),
+    [*((kind, name) for kind in ("gat", "gat_v2") for name in ACTIVATIONS), ("simple", "ReLU")],
+)
 @pytest.mark.parametrize("edges", [False, True])
-def test_attention(rng, edges, activation, platform):
-    _, arrays, gy = attention(rng, "gat", edges, np.float64)
-    graph, params = graph_of(), operators.mha_params(HEADS, True, activation)
+def test_attention(rng, edges, kind, activation, norm_by_dim, platform):
+    _, arrays, gy = attention(rng, kind, edges, np.float64)
+    graph = graph_of()
+    params = operators.mha_params(HEADS, True, activation, norm_by_dim=norm_by_dim)
     outs = [(4, DIM), (2, HEADS, graph.n_indices)]
-    given = [*in_order("gat", arrays), graph, params]
-    compare(call_of("gat", edges, "fwd"), outs, given, platform, stream_id=77)
+    outs += [(graph.n_indices, DIM)] if kind == "gat_v2" else []
+    inputs = in_order(kind, arrays)
+    call = call_of(kind, edges, "fwd")
+    compare(call, outs, [*inputs, graph, params], platform, stream_id=77)
     assert platform.streams == [77]
-    order = ("x_src", "x_dst", "edge_features", "attention")
-    outs = [arrays[name].shape for name in order if name in arrays]
-    given = [None, gy, *in_order("gat", arrays), None, graph, params, None]
-    compare(call_of("gat", edges, "bwd"), outs, given, platform)
+    left = [None] * (len(outs) - 1)
+    workspace = [None] if kind != "simple" else []
+    given = [None, gy, *inputs, *left, graph, params, *workspace]
+    compare(call_of(kind, edges, "bwd"), [a.shape for a in inputs], given, platform)
     assert WIDTH * HEADS == DIM
 
 

@@ -11,7 +11,7 @@ from .nvrtc import cubin, stacks
 ARCHITECTURES = "sm_80", "sm_90"
 HOT = [
     (name, variant)
-    for name in ("attend", "neighbours", "scores", "triplets_back", "triplets_into")
+    for name in ("attend", "ends", "neighbours", "scores", "triplets_back", "triplets_into")
     for variant in variants(name)
 ]
 EVERY = [(name, variant) for name in sources() for variant in variants(name)]

@@ -12,7 +12,7 @@ import pyops
 from pyops.cuda import DeviceGraph, _device, _door
 from pyops.cuda._graph import PIECE, cut
 
-from ..cases import PHASES, representative
+from ..cases import OPERATORS, PHASES, representative, variants
 from ..compare import assert_same
 from ..graphs import drawn
 from .host import COMPILER
@@ -29,9 +29,13 @@ def platform(monkeypatch):
     return made
 
 
+MATRICES = next(variants(OPERATORS["kernel_conv"]))
+
+
 def problem(op="gno_aggregate", dtype=np.float32):
     """The same call on the host and on the device."""
-    here = representative(op).problem(drawn(9, 7, 60)).map(dtype)
+    case = MATRICES if op == "kernel_conv" else representative(op)
+    here = case.problem(drawn(9, 7, 60)).map(dtype)
     there = here.map(to_device)
     if here.graph is not None:
         there = SimpleNamespace(
@@ -161,11 +165,6 @@ REFUSED = {
         TypeError,
         "gno_aggregate: unexpected option 'colour'; options are: none",
     ),
-    "no room for a phase": (
-        lambda: pyops.max.backward(to_device(KAPPA), to_device(np.ones((), "f"))),
-        NotImplementedError,
-        "max.backward: no kernel for arrays on a device",
-    ),
     "out on the host": (
         lambda: call(out=np.ones((3, 2), "f")),
         TypeError,
@@ -207,8 +206,13 @@ def test_refusals(refused):
     assert str(caught.value).startswith(text)
 
 
-def test_no_room(monkeypatch):
-    monkeypatch.setattr(_door, "rooms_set", lambda: frozenset(["gat"]))
+@pytest.mark.parametrize(
+    ("name", "replacement"),
+    [("rooms_set", lambda: frozenset(["gat"])), ("_function", lambda room, kernel: None)],
+    ids=["operator", "phase"],
+)
+def test_no_room(name, replacement, monkeypatch):
+    monkeypatch.setattr(_door, name, replacement)
     with pytest.raises(NotImplementedError, match="gno_aggregate: no kernel for arrays on a dev"):
         call()
 
@@ -280,20 +284,24 @@ def test_pieces_of_rows():
     assert np.array_equal(start[1:], stop[:-1])
 
 
-def test_long_rows():
+@pytest.mark.parametrize(
+    "case", [representative("gno_conv"), *variants(OPERATORS["kernel_conv"])], ids=str
+)
+def test_long_rows(case):
     """Rows in several pieces."""
-    here = representative("gno_conv").problem(drawn(3, 2, 5 * PIECE // 2))
+    here = case.problem(drawn(3, 2, 5 * PIECE // 2))
     graph = here.graph.to_device()
     assert len(graph._index("in_pieces")) > graph.num_dst
     for phase in PHASES:
         expected, got = here.run(phase), _run(here.map(to_device), graph, phase)
         for a, b in zip(got, expected, strict=True):
-            assert abs(a - b).max() <= 1e-13 * abs(b).max()
+            if b is not None:
+                assert abs(a - b).max() <= 1e-13 * abs(b).max()
 
 
 def test_several_workspaces(monkeypatch):
     """Pieces and edges that do not fit in one."""
-    for op in "gno_conv", "gno_kernel":
+    for op in "gno_conv", "kernel_conv", "gno_kernel":
         _, there = problem(op, np.float64)
         expected = [there.run(phase) for phase in PHASES]
         monkeypatch.setattr(f"pyops.cuda.{_MODULES[op]}.WORKSPACE", 3000)
@@ -302,13 +310,17 @@ def test_several_workspaces(monkeypatch):
                 assert abs(a - b).max() <= 1e-14 * abs(b).max()
 
 
-_MODULES = {"gno_conv": "_convolution", "gno_kernel": "ops.gno_kernel"}
+_MODULES = {
+    "gno_conv": "_convolution",
+    "kernel_conv": "_convolution",
+    "gno_kernel": "ops.gno_kernel",
+}
 
 
 @pytest.mark.parametrize(
     ("precision", "least", "most"), [("tf32", 1e-5, 4e-3), ("tf32x3", 0, 4e-6)]
 )
-@pytest.mark.parametrize("op", ["gno_conv", "gno_kernel", "ono_encode"])
+@pytest.mark.parametrize("op", ["gno_conv", "kernel_conv", "gno_kernel", "ono_encode"])
 def test_precision(op, precision, least, most):
     """Of products: factors of 11 bits, or of two such parts. None of it touches float64."""
     for dtype in np.float32, np.float64:

@@ -107,17 +107,59 @@ def test_reductions(name, shape, axis, keepdims):
             op(to_device(x), **options)
         return
     gy = np.asarray(rng.standard_normal(y.shape))
-    calls = [(op, (x,))]
-    if name in ("sum", "mean"):
-        calls += [(op.backward, (x, gy)), (op.double_backward, (x, gy, h)), (op.jvp, (x, h))]
-    for phase, arrays in calls:
+    for phase, arrays in calls(op, x, gy, h):
         expected, got = phase(*arrays, **options), phase(*map(to_device, arrays), **options)
-        pairs = zip(
-            *(some if isinstance(some, tuple) else (some,) for some in (got, expected)), strict=True
-        )
-        for a, b in pairs:
+        for a, b in zip(listed(got), listed(expected), strict=True):
             assert a.shape == b.shape
             np.testing.assert_allclose(a, b, 1e-12, 1e-12)
+
+
+def calls(op, x, gy, h):
+    """The phases of a reduction with their arguments."""
+    derivatives = (op.backward, (x, gy)), (op.double_backward, (x, gy, h)), (op.jvp, (x, h))
+    return [(op, (x,)), *derivatives]
+
+
+def listed(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 2)])
+@pytest.mark.parametrize("spoilt", [False, True], ids=["ties", "NaN"])
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_share_their_gradient(name, spoilt, axis):
+    """Equal extremes have equal parts of it; a NaN has it all, and makes it one."""
+    rng = np.random.default_rng(0)
+    op = getattr(pyops, name)
+    x = rng.integers(0, 3, (4, 9, 5)).astype(float)
+    if spoilt:
+        x[1, 2, 3] = np.nan
+    gy, h = (rng.standard_normal(np.shape(a)) for a in (op(x, axis=axis), x))
+    for phase, arrays in calls(op, x, np.asarray(gy), h):
+        expected, got = phase(*arrays, axis=axis), phase(*map(to_device, arrays), axis=axis)
+        for a, b in zip(listed(got), listed(expected), strict=True):
+            np.testing.assert_allclose(a, b, 1e-13, 1e-13)
+    gx = op.backward(to_device(x), to_device(gy), axis=axis)[0]
+    out = to_device(np.ones(x.shape))
+    op.backward(to_device(x), to_device(gy), axis=axis, out=[out], accumulate=True)
+    np.testing.assert_allclose(out, 1 + gx, 1e-13, 1e-13)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_without_cotangents(name):
+    """What is not given counts as 0; only what is wanted is made, in any order of the blocks."""
+    op, rng = getattr(pyops, name), np.random.default_rng(0)
+    x, h = (to_device(rng.integers(0, 900, (3, 7001)).astype(np.float32)) for _ in range(2))
+    gy = to_device(np.ones(3, np.float32))
+    assert not op.backward(x, None, axis=1)[0].any()
+    dx, dgy = op.double_backward(x, gy, None, axis=1)
+    assert not dx.any()
+    assert not dgy.any()
+    assert op.double_backward(x, gy, h, axis=1, wanted=["x"])[1] is None
+    expected = op.backward(x, gy, axis=1), op.double_backward(x, gy, h, axis=1)
+    _device.found().runtime.order = 7
+    again = op.backward(x, gy, axis=1), op.double_backward(x, gy, h, axis=1)
+    assert_same([*again[0], *again[1]], [*expected[0], *expected[1]])
 
 
 @pytest.mark.parametrize(

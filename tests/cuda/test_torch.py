@@ -27,11 +27,23 @@ def platform(monkeypatch):
     return made
 
 
-def test_values_and_derivatives(platform):
-    problem = representative("gno_conv").problem()
+ATTENTION = {"attend", "neighbours", "scores"}
+
+
+@pytest.mark.parametrize(
+    ("name", "sources"),
+    [
+        ("gno_conv", {"gno"}),
+        ("kernel_conv", {"gno"}),
+        ("gat_v2", ATTENTION | {"ends"}),
+        ("transformer_conv", ATTENTION),
+    ],
+)
+def test_values_and_derivatives(name, sources, platform):
+    problem = representative(name).problem()
     graph = problem.graph.to_device()
     inputs = [torch.tensor(a, requires_grad=True) for a in problem.inputs]
-    y = pt.gno_conv(graph, *inputs, **problem.options)
+    y = getattr(pt, name)(graph, *inputs, **problem.options)
     gy = torch.tensor(problem.arrays["gy"], requires_grad=True)
     first = torch.autograd.grad(y, inputs, gy, create_graph=True)
     h = [torch.tensor(a) for a in problem.cotangents]
@@ -40,7 +52,7 @@ def test_values_and_derivatives(platform):
         for a, b in zip(got, problem.run(phase), strict=True):
             np.testing.assert_allclose(a.detach(), b, 1e-9, 1e-11)
     assert platform.streams == [1234] * 3
-    assert {name for name, *_ in platform.runtime.launched} == {"gno"}
+    assert {source for source, *_ in platform.runtime.launched} == sources
 
 
 def test_forward_mode():
@@ -76,3 +88,11 @@ def test_refusals(monkeypatch):
     )
     with pytest.raises(TypeError, match=r"add: x2: expected an array on the device like the other"):
         pt.add(x, torch.zeros(1))
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes(name):
+    x = torch.tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 2.0]], requires_grad=True)
+    gx = torch.autograd.grad(getattr(pt, name)(x, axis=1).sum(), x)[0]
+    expected = getattr(pyops, name).backward(x.detach().numpy(), np.ones(2, "f"), axis=1)[0]
+    assert np.array_equal(gx, expected)

@@ -60,12 +60,14 @@ __device__ inline Activated activate(whole activation, real x) {
 }
 
 // sums[piece, unit, f] = sum over its entries of  act(pre) h  and, if asked for as one more, of  h;
-// or, where there are tangents, of their derivative  act' dpre h + act dh,  and of  dh.
+// or, where there are tangents, of their derivative  act' dpre h + act dh,  and of  dh. Instead of
+// coordinates the layer itself may be `given` for each edge.
 extern "C" __global__ void outer(const whole* pieces, const int* nodes, const whole* edges,
                                  const real* coords, const real* params, const real* dcoords,
-                                 const real* dparams, const real* features, const real* dfeatures,
-                                 real* sums, whole first, whole dim, whole hidden,
-                                 whole activation, whole width, whole along, whole units) {
+                                 const real* dparams, const real* given, const real* dgiven,
+                                 const real* features, const real* dfeatures, real* sums,
+                                 whole first, whole dim, whole hidden, whole activation,
+                                 whole width, whole along, whole units) {
   __align__(16) __shared__ real hid[2][SHORT][UNITS];
   __align__(16) __shared__ real row[2][SHORT][WIDTH];
   constexpr int columns = WIDTH / 4, threads = columns * (UNITS / 4);
@@ -73,7 +75,7 @@ extern "C" __global__ void outer(const whole* pieces, const int* nodes, const wh
   const whole blocks = (width + WIDTH - 1) / WIDTH;
   const whole unit0 = blockIdx.y / blocks * UNITS, f0 = blockIdx.y % blocks * WIDTH;
   const Layer layer{coords, params, dim, hidden};
-  const bool moves = dcoords || dparams;  // the hidden layer has a derivative
+  const bool moves = dcoords || dparams || dgiven;  // the hidden layer has a derivative
   const int tx = threadIdx.x % columns, ty = threadIdx.x / columns;
   real sum[4][4] = {}, plain[4] = {};
   for (whole start = piece[1]; start < piece[2]; start += SHORT) {
@@ -82,10 +84,15 @@ extern "C" __global__ void outer(const whole* pieces, const int* nodes, const wh
       const int t = i / UNITS, u = i % UNITS;
       real value = 0, moved = 0;
       if (t < count && unit0 + u < hidden) {
-        const whole edge = edges[start + t] - 1;
-        const Activated a = activate(activation, layer.pre(edge, unit0 + u));
-        value = a.value;
-        if (along && moves) moved = a.slope * tangent(layer, dcoords, dparams, edge, unit0 + u);
+        const whole edge = edges[start + t] - 1, place = edge * hidden + unit0 + u;
+        if (given) {
+          value = given[place];
+          if (along && moves) moved = dgiven[place];
+        } else {
+          const Activated a = activate(activation, layer.pre(edge, unit0 + u));
+          value = a.value;
+          if (along && moves) moved = a.slope * tangent(layer, dcoords, dparams, edge, unit0 + u);
+        }
       }
       hid[0][t][u] = value;
       hid[1][t][u] = moved;
@@ -137,11 +144,12 @@ extern "C" __global__ void outer(const whole* pieces, const int* nodes, const wh
 //   ghid = G h,  G = [units, width] of the piece,
 // by coords, and summed over them by U | b. Of second order with
 //   hb = dG h + G dh,  pb = act' hb + act'' dpre ghid,  qb = act' ghid.
+// Of a layer that is given only ghid or hb, to `by_unit` [entries, hidden].
 extern "C" __global__ void pull(const whole* pieces, const int* nodes, const whole* edges,
                                 const real* coords, const real* params, const real* dcoords,
                                 const real* dparams, const real* features, const real* dfeatures,
-                                const real* weights, const real* dweights, real* gcoords,
-                                real* gparams, whole first, whole dim, whole hidden,
+                                const real* weights, const real* dweights, real* by_unit,
+                                real* gcoords, real* gparams, whole first, whole dim, whole hidden,
                                 whole activation, whole width, whole entries, whole second) {
   // Factors first, then what the products give.
   __align__(16) __shared__ real room[2 * LONG * (UNITS + 1)];
@@ -154,7 +162,8 @@ extern "C" __global__ void pull(const whole* pieces, const int* nodes, const who
   const int units = hidden - unit0 < UNITS ? static_cast<int>(hidden - unit0) : UNITS;
   const Layer layer{coords, params, dim, hidden};
   const int tx = threadIdx.x % (UNITS / 4), ty = threadIdx.x / (UNITS / 4);
-  const whole size = (hidden + 1) * width, mine = static_cast<whole>(blockIdx.x) * size;
+  const whole size = (by_unit ? hidden : hidden + 1) * width;
+  const whole mine = static_cast<whole>(blockIdx.x) * size;
   real* out = gparams ? gparams + static_cast<whole>(blockIdx.x) * hidden * (dim + 1) : nullptr;
   if (out)
     for (whole i = threadIdx.x; i < units * (dim + 1); i += THREADS)
@@ -200,6 +209,17 @@ extern "C" __global__ void pull(const whole* pieces, const int* nodes, const who
           for (int j = 0; j < 4; ++j) hb[i][j] += h[i] * dg[j] + dh[i] * g[j];
       }
       __syncthreads();
+    }
+    if (by_unit) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const int t = 2 * ty + i, u = 4 * tx + j;
+          if (t < count && u < units)
+            by_unit[(start + t) * hidden + unit0 + u] = second ? hb[i][j] : ghid[i][j];
+        }
+      continue;
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i)

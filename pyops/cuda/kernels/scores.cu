@@ -139,7 +139,7 @@ struct Spread {
 };
 
 // Of each destination: the largest score and one over the sum of the exponentials of what is below
-// it; of a piece, that sum.
+// it; of a piece, that sum. Without `edges`, numbers of edges are those of entries.
 extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const whole* offsets,
                                   const int* nodes, const whole* edges, SCORES, real* partial,
                                   real* tops, real* shares) {
@@ -163,12 +163,12 @@ extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const
       }
     } else {
       for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
-        const whole e = scores.edge ? edges[k] - 1 : 0;
+        const whole e = scores.edge ? edges ? edges[k] - 1 : k : 0;
         most = largest(most, scores.value(nodes[k] - 1, span.row, e, head));
       }
       most = mine.most(most);
       for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
-        const whole e = scores.edge ? edges[k] - 1 : 0;
+        const whole e = scores.edge ? edges ? edges[k] - 1 : k : 0;
         sum += exp(scores.value(nodes[k] - 1, span.row, e, head) - most);
       }
       sum = mine.sum(sum);
@@ -192,25 +192,27 @@ extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const
 //  WEIGHTS first = mask alpha, second = t of it
 //  SUMS    first = alpha mask ab, second = t of it, side by side      whose sum is `sums`
 //  BACK    first = the gradient by the score, second = t of it; masked = that by the mask, or t
+// Where scores are `by_entry`, `edge` and `tedge` are along the incoming rows.
 enum Step { ALPHA = 1, MEANS, WEIGHTS, SUMS, BACK };
 extern "C" __global__ void entries_alone(
-    whole step, whole is_second, whole entries, const int* nodes, const whole* edges,
-    const int* owners, const whole* places, SCORES, const real* tsrc, const real* tdst,
-    const real* tedge, const real* tmask, const real* mean, const real* dots, const real* tdots,
-    const real* sums, real* first, real* second, real* masked) {
+    whole step, whole is_second, whole by_entry, whole entries, const int* nodes,
+    const whole* edges, const int* owners, const whole* places, SCORES, const real* tsrc,
+    const real* tdst, const real* tedge, const real* tmask, const real* mean, const real* dots,
+    const real* tdots, const real* sums, real* first, real* second, real* masked) {
   const whole unit = thread_number();
   if (unit >= entries * heads) return;
   const Scores scores = GIVEN_SCORES;
   const whole k = unit / heads, head = unit % heads;
   const whole j = nodes[k] - 1, i = owners[k] - 1, e = edges[k] - 1;
   const whole at = i * heads + head, place = (places ? places[k] - 1 : k) * heads + head;
-  const real z = scores.raw(j, i, e, head), alpha = scores.alpha(z, i, head);
+  const whole scored = by_entry ? k : e;
+  const real z = scores.raw(j, i, scored, head), alpha = scores.alpha(z, i, head);
   const real factor = scores.factor(e, head);
   const real bent = slope(scores.activation, leak, z);
   real tz = 0, ts = 0, talpha = 0;
   if (is_second) {
     if (tsrc) ts = tsrc[j * heads + head] + tdst[at];
-    if (tedge) ts += tedge[e * heads + head];
+    if (tedge) ts += tedge[scored * heads + head];
     tz = bent * ts;
     if (step != MEANS) talpha = alpha * (tz - mean[at]);
   }
@@ -218,7 +220,8 @@ extern "C" __global__ void entries_alone(
   if (step == MEANS) first[unit] = alpha * tz;
   if (step == WEIGHTS) {
     first[unit] = factor * alpha;
-    second[unit] = factor * talpha + (tmask ? tmask[e * heads + head] * alpha : real(0));
+    if (second)
+      second[unit] = factor * talpha + (tmask ? tmask[e * heads + head] * alpha : real(0));
   }
   if (step < SUMS) return;
   const real ab = dots[place], tab = tdots ? tdots[place] : real(0);

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._functions import FORMS, FUNCTIONS
+from ..._broadcast import Strides, make_layout, packed, spread
+from ..._functions import CODES, FORMS, FUNCTIONS
 from .._runtime import Runtime
 
 OPERANDS = "x1", "x2", "gy", "hx1", "hx2"
@@ -29,6 +30,71 @@ def backward(rt: Runtime, a: SimpleNamespace) -> None:
 def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
     forms = [6 + a.given, 9 + a.given, 3 + a.given] if a.given else [0, 0, 0]
     _walk(rt, a, OPERANDS, ["dx1", "dx2", "dgy"], forms)
+
+
+def extreme_backward(rt: Runtime, a: SimpleNamespace) -> None:
+    """The elements that are the extreme share its gradient."""
+    if a.gx is None:
+        return
+    if a.gy is None:
+        a.gx[...] = a.gx if a.accumulate else 0
+        return
+    winners = _Winners(rt, a)
+    shares = a.gy.reshape(-1) / winners.number
+    winners.select(winners.x, winners.y, shares, a.gx, a.accumulate)
+
+
+def extreme_double_backward(rt: Runtime, a: SimpleNamespace) -> None:
+    if a.dx is not None and not a.accumulate:
+        a.dx[...] = 0
+    if a.dgy is None:
+        return
+    mean: Any = 0
+    if a.hx is not None:
+        winners = _Winners(rt, a)
+        mean = (winners.add(a.hx, winners.x) / winners.number).reshape(a.dgy.shape)
+    a.dgy[...] = a.dgy + mean if a.accumulate else mean
+
+
+class _Winners:
+    """The extreme of each row, and how many elements it is."""
+
+    def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
+        self.rt, self.a = rt, a
+        shape = a.x.shape
+        self.x, self.y = packed(shape), spread(shape, a.keep, packed(a.keep))
+        self.extreme = self._empty()
+        arguments = [a.x, None, None, None, None]
+        way = self._way(self.y, self.y)
+        _result(rt, self._call("positive", a.operation, False), way, arguments, self.extreme, 1)
+        self.number = self.add(a.table(np.ones(1, a.x.dtype)), (0,) * len(shape))
+
+    def _empty(self) -> Any:
+        return self.rt.empty(math.prod(self.a.keep), self.a.x.dtype)
+
+    def _way(self, gradient: Strides, result: Strides) -> Way:
+        table = make_layout(self.a.x.shape, (self.x, self.y, gradient, result), 1).table.T
+        return _way(table.tobytes(), table.shape, 3, 0)
+
+    def _call(self, function: str, operation: int, accumulate: bool) -> SimpleNamespace:
+        return SimpleNamespace(
+            table=self.a.table, code=CODES[function], constant=0.0, divisor=1.0,
+            operation=operation, accumulate=accumulate,
+        )  # fmt: skip
+
+    def select(
+        self, result: Strides, gradient: Strides, values: Any, out: Any, accumulate: bool = False
+    ) -> None:
+        """What the elements that are the extreme have of `values`, added up along `result`."""
+        given = [self.a.x, self.extreme, values, None, None]
+        call = self._call("select", 1, accumulate)
+        _result(self.rt, call, self._way(gradient, result), given, out, 2)
+
+    def add(self, values: Any, strides: Strides) -> Any:
+        """The sums of what those of each row have."""
+        sums = self._empty()
+        self.select(self.y, strides, values, sums)
+        return sums
 
 
 def _walk(

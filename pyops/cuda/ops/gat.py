@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _neighbours as neighbours
-from .._heads import ALPHA, BACK, MEANS, SUMS, WARP, WEIGHTS, Gathered, Softmax
+from .._heads import ALPHA, BACK, MEANS, SUMS, WARP, WEIGHTS, Attention
 from .._neighbours import THREADS, blocks
 from .._runtime import Runtime
 from .._written import Written
@@ -18,13 +18,11 @@ SIDES = (("x_src", 0), ("x_dst", 1), ("edge_features", 3))
 NOTHING = 0, 0, None, None, None
 
 
-class _Gat(Softmax):
+class _Gat(Attention):
     """What the phases share: the sizes, scores, the softmax."""
 
     def __init__(self, rt: Runtime, a: Any) -> None:
-        super().__init__(rt, a, a.attention.dtype, a.heads, a.width)
-        self.has_edges = bool(a.present >> 3 & 1)
-        self.mask = a.mask if a.present >> 4 & 1 else None
+        super().__init__(rt, a, a.attention.dtype)
         self.numbers = [self.numbers_of(rows) for rows, _ in self.sides()]
         self.project(a.attention, "", False, self.numbers)
         self.scores = (
@@ -59,22 +57,6 @@ class _Gat(Softmax):
             else:
                 args += NOTHING
         self.run("project", blocks(units, 8), self.heads, accumulate, *args)
-
-    def gradients(self) -> Gathered:
-        """gy of each head."""
-        by_head, scale = (self.width, 1.0) if self.a.concat else (0, 1 / self.heads)
-        return Gathered(self.a.gy, self.a.out_width, by_head, scale)
-
-    def through_average(self, compute: Any, accumulate: bool, out: Any) -> None:
-        """What `compute` leaves by heads, side by side or averaged."""
-        if self.a.concat:
-            compute(accumulate, out)
-            return
-        by_head = self.numbers_of(self.a.num_dst, self.heads * self.width)
-        compute(False, by_head)
-        size = self.a.num_dst * self.width
-        args = self.a.num_dst, self.heads, self.width, by_head, accumulate, out
-        self.run("average", blocks(size, 1), *args)
 
 
 def forward(rt: Runtime, a: Any) -> None:
@@ -212,28 +194,26 @@ def double_backward(rt: Runtime, a: Any) -> None:
     self.alone(WEIGHTS, owners, **known, first=weights, second=tweights)
     hx = a.hx_src if a.given & 1 else None
     if wanted & 32:
-        from_sources = self.own(a.x_src).arguments
+        along = [(tweights, self.own(a.x_src))]
+        if hx is not None:
+            along.append((weights, self.own(hx)))
 
         def gather(accumulate: bool, out: Any) -> None:
-            self.gather(
-                "gather", self.into, self.parts, None, self.heads, tweights,
-                None if hx is None else weights, hx, *from_sources, self.partial(self.into),
-                accumulate, out,
-            )  # fmt: skip
+            self.weigh(self.into, None, along, out, accumulate)
 
         self.through_average(gather, a.accumulate, a.dgy)
     if not wanted & 31:
         return
-    gradients = self.gradients().arguments
     if wanted & 1:
         out = neighbours.out_of(a, nodes=a.out_nodes)
-        self.gather(
-            "gather", out, self.parts, a.out_entries, self.heads, tweights, None, None, *gradients,
-            self.partial(out), written("dx_src"), a.dx_src,
-        )  # fmt: skip
+        back = [(tweights, self.gradients())]
+        self.weigh(out, a.out_entries, back, a.dx_src, written("dx_src"))
     dots = self.numbers_of(entries)
     tdots = None if hx is None else self.numbers_of(entries)
-    self.multiply(a.in_nodes, owners, self.gradients(), self.own(a.x_src), dots, hx, tdots)
+    self.multiply(
+        a.in_nodes, owners, self.gradients(), self.own(a.x_src), dots,
+        other=None if hx is None else self.own(hx), other_dots=tdots,
+    )  # fmt: skip
     known |= {"dots": dots, "tdots": tdots}
     both = self.numbers_of(entries, 2 * self.heads)
     self.alone(SUMS, owners, **known, first=both)

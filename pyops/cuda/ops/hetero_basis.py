@@ -17,20 +17,14 @@ class _Bases(Heads):
         super().__init__(rt, a, a.x.dtype, a.num_bases, a.width)
 
     def sum_bases(self, x: Any, weight: Any, y: Any, accumulate: bool) -> None:
-        a, rows = self.a, self.into
-        from_sources = Gathered(x, self.width, 0).arguments
-        self.gather(
-            "gather", rows, self.parts, a.in_edges, self.heads, weight, None, None, *from_sources,
-            self.partial(rows), accumulate, y,
-        )  # fmt: skip
+        self.weigh(
+            self.into, self.a.in_edges, [(weight, Gathered(x, self.width, 0))], y, accumulate
+        )
 
     def back(self, weight: Any, gx: Any, accumulate: bool) -> None:
         a, rows = self.a, neighbours.out_of(self.a, nodes=self.a.out_nodes)
         by_basis = self.rt.empty((a.num_src, self.heads, self.width), self.dtype)
-        self.gather(
-            "gather", rows, self.parts, a.out_edges, self.heads, weight, None, None,
-            *self.own(a.gy).arguments, self.partial(rows), False, by_basis,
-        )  # fmt: skip
+        self.weigh(rows, a.out_edges, [(weight, self.own(a.gy))], by_basis, False)
         total = by_basis.sum(1)
         gx[...] = gx + total if accumulate else total
 

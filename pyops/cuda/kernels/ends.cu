@@ -1,0 +1,149 @@
+// Scores of entries  <a, act(r)>  of each head with  r = x_j + y_i (+ f_e),  and the way back.
+#include "scores.cuh"
+#include "features.cuh"
+
+// Columns of one head of three rows, given by where they begin, added up; those of tables that are
+// not there are 0.
+__device__ inline Vector sum_of(const real* one, const real* two, const real* three, whole at_one,
+                                whole at_two, whole at_three, whole column, whole width,
+                                bool aligned) {
+  Vector sum = both(one, at_one, two, at_two, column, width, aligned);
+  if (three) add(sum, 1, load(three + at_three, column, width, aligned));
+  return sum;
+}
+
+#define ENDS                                                                              \
+  whole activation, real leak, const real *src, const real *dst, const real *edge,        \
+      const real *dsrc, const real *ddst, const real *dedge, const real *a, const real *da
+#define R sum_of(src, dst, edge, from, to, of, column, width, aligned)
+#define DR sum_of(dsrc, ddst, dedge, from, to, of, column, width, aligned)
+#define ALIGNED is_aligned(width, src, dst, edge, a) && is_aligned(width, dsrc, ddst, dedge, da)
+
+// scores[k, head] = <a[head], act(r)>  along the incoming rows, and their tangents; a group of 8
+// lanes has a number.
+extern "C" __global__ void score(whole entries, whole heads, whole width, const int* sources,
+                                 const int* destinations, const whole* edges, ENDS, real* scores,
+                                 real* tangents) {
+  constexpr int lanes = 8;
+  const whole unit = thread_number() / lanes;
+  const bool here = unit < entries * heads, aligned = ALIGNED;
+  const whole k = here ? unit / heads : 0, head = unit % heads;
+  const int kind = static_cast<int>(activation);
+  real sum = 0, dsum = 0;
+  if (here) {
+    const whole from = ((sources[k] - 1) * heads + head) * width;
+    const whole to = ((destinations[k] - 1) * heads + head) * width;
+    const whole of = edge || dedge ? ((edges[k] - 1) * heads + head) * width : 0;
+    for (whole column = threadIdx.x % lanes * VECTOR; column < width; column += lanes * VECTOR) {
+      const Vector r = R, by = load(a + head * width, column, width, aligned);
+      Vector dr = {}, dby = {};
+      if (tangents) {
+        dr = DR;
+        if (da) dby = load(da + head * width, column, width, aligned);
+      }
+#pragma unroll
+      for (int c = 0; c < VECTOR; ++c) {
+        if (column + c >= width) continue;
+        const real value = act(kind, leak, r.at[c]);
+        sum += by.at[c] * value;
+        if (!tangents) continue;
+        dsum += by.at[c] * slope(kind, leak, r.at[c]) * dr.at[c];
+        if (da) dsum += dby.at[c] * value;
+      }
+    }
+  }
+  sum = lane_sum<lanes>(sum);
+  dsum = lane_sum<lanes>(dsum);
+  if (!here || threadIdx.x % lanes) return;
+  scores[unit] = sum;
+  if (tangents) tangents[unit] = dsum;
+}
+
+// out[row, head] (+)= the sum over its entries of the gradient by r; `first` is that by the score,
+// or with tangents of these, `second` the tangent of it. Sources, destinations and edges of the
+// entries are those given, or the row itself.
+extern "C" __global__ void pull_ends(ROWS, const int* destinations, const whole* edges,
+                                     const whole* places, whole heads, ENDS, const real* first,
+                                     const real* second, real* partial, whole accumulate,
+                                     real* out) {
+  const Layout mine(lanes, across, parts);
+  if (!pieces && mine.unit >= rows) return;
+  const Span span =
+      pieces ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);
+  const bool aligned = ALIGNED;
+  const int kind = static_cast<int>(activation);
+  const whole column = mine.column;
+  Accumulators sums = {};
+  if (pieces || !span.is_long) {
+    for (whole k = span.start + mine.entry; k < span.end; k += mine.step) {
+      const whole j = nodes ? nodes[k] - 1 : span.row;
+      const whole i = destinations ? destinations[k] - 1 : span.row;
+      const whole e = edges ? edges[k] - 1 : span.row, place = places ? places[k] - 1 : k;
+#pragma unroll
+      for (int slot = 0; slot < SLOTS; ++slot) {
+        const whole head = mine.head + slot * mine.across;
+        if (head >= heads || column >= width) continue;
+        const whole from = (j * heads + head) * width, to = (i * heads + head) * width;
+        const whole of = (e * heads + head) * width;
+        const Vector r = R, by = load(a + head * width, column, width, aligned);
+        const real one = first[place * heads + head];
+        if (!second) {
+#pragma unroll
+          for (int c = 0; c < VECTOR; ++c)
+            sums.at[slot].at[c] += one * by.at[c] * slope(kind, leak, r.at[c]);
+          continue;
+        }
+        const real other = second[place * heads + head];
+        const Vector dr = DR;
+        Vector dby = {};
+        if (da) dby = load(da + head * width, column, width, aligned);
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+          const real bent = slope(kind, leak, r.at[c]);
+          const real bend = curvature(kind, r.at[c]) * dr.at[c];
+          real term = by.at[c] * (other * bent + one * bend);
+          if (da) term += one * dby.at[c] * bent;
+          sums.at[slot].at[c] += term;
+        }
+      }
+    }
+  }
+  store(mine, span, pieces, heads, width, 1, sums, partial, accumulate, out);
+}
+
+// The gradient by a: the sums over the entries of  first act(r),  or its tangent, in blocks of
+// `each` entries. blockIdx.y counts columns.
+extern "C" __global__ void sum_weights(whole entries, whole each, whole heads, whole width,
+                                       const int* sources, const int* destinations,
+                                       const whole* edges, ENDS, const real* first,
+                                       const real* second, double* partial) {
+  SHARED(double, sums);
+  const whole c = static_cast<whole>(blockIdx.y) * WARP + threadIdx.x % WARP, size = heads * width;
+  const whole line = threadIdx.x / WARP, lines = blockDim.x / WARP;
+  const whole start = blockIdx.x * each, end = start + each < entries ? start + each : entries;
+  const int kind = static_cast<int>(activation);
+  double sum = 0;
+  if (c < size) {
+    const whole head = c / width;
+    for (whole k = start + line; k < end; k += lines) {
+      const whole from = (sources[k] - 1) * size + c, to = (destinations[k] - 1) * size + c;
+      const whole of = edge || dedge ? (edges[k] - 1) * size + c : 0;
+      const real r = src[from] + dst[to] + (edge ? edge[of] : real(0));
+      const real one = first[k * heads + head];
+      if (!second) {
+        sum += one * act(kind, leak, r);
+        continue;
+      }
+      real dr = 0;
+      if (dsrc) dr += dsrc[from];
+      if (ddst) dr += ddst[to];
+      if (dedge) dr += dedge[of];
+      sum += second[k * heads + head] * act(kind, leak, r) + one * slope(kind, leak, r) * dr;
+    }
+  }
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (line || c >= size) return;
+  for (whole k = 1; k < lines; ++k) sum += sums[k * WARP + threadIdx.x];
+  partial[blockIdx.x * size + c] = sum;
+}
