@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _kernels
+from ._threads import team
 
 Indices: TypeAlias = npt.NDArray[np.integer[Any]]
 LARGEST = 2**31 - 2
@@ -16,16 +17,34 @@ MOST_EDGES = 2**40
 """Most rows of edge arrays, far beyond any memory."""
 
 
-def pack_rows(rows: int, row: Indices) -> tuple[Indices, Indices]:
+def pack_rows(row: Indices, rows: int) -> tuple[Indices, Indices]:
+    """The entries of each row, in their order, and where each row begins."""
     if rows == 1:
         order = np.arange(1, len(row) + 1, dtype=np.int64)
         offsets = np.array([1, len(row) + 1], np.int64)
     else:
         order = np.empty(len(row), np.int64)
         offsets = np.empty(rows + 1, np.int64)
-        _kernels.pyops_graph.pack_rows(rows, len(row), row.astype(np.int64), offsets, order)
+        packing, held = _kernels.pyops_graph, (row, offsets, order)
+        if row.dtype == np.int32:
+            status = packing.pack_ends(rows, len(row), team(), *held)
+        else:
+            status = packing.pack_rows(rows, len(row), *held)
+        if status:
+            raise MemoryError("Graph: not enough memory to pack the entries")
     offsets.flags.writeable = order.flags.writeable = False
     return offsets, order
+
+
+def take_ends(order: Indices, ends: Indices, size: int) -> Indices:
+    """The ends, one of so many nodes each, of entries in their order along the rows, from 1."""
+    if size == 1:
+        nodes = np.ones(len(ends), np.int32)
+    else:
+        nodes = np.empty(len(ends), np.int32)
+        _kernels.pyops_graph.take_ends(len(ends), team(), order, ends, nodes)
+    nodes.flags.writeable = False
+    return nodes
 
 
 def check_indices(label: str, values: npt.ArrayLike) -> Indices:
@@ -120,5 +139,7 @@ def check_turned(
 
 
 def frozen(array: Indices, dtype: type[np.integer[Any]]) -> Indices:
-    """A contiguous copy that cannot be made writeable."""
+    """A contiguous copy that cannot be made writeable; the array itself where it is one."""
+    if isinstance(array.base, bytes) and array.dtype == dtype and array.flags.c_contiguous:
+        return array
     return np.frombuffer(np.ascontiguousarray(array, dtype).tobytes(), dtype)

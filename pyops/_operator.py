@@ -71,6 +71,18 @@ class Operator:
         (y,) = self._phases["forward"].run(inputs, options, None, outs, accumulate)
         return (y, self.attention(*inputs, **options)) if wants_attention else y
 
+    def run(
+        self,
+        phase: str,
+        given: Sequence[Any],
+        options: dict[str, Any],
+        wanted: Collection[str] | None = None,
+    ) -> tuple[Array | None, ...]:
+        """The results of a phase, or alpha: what the doors to frameworks call."""
+        if phase == "attention":
+            return (self.attention(*given, **options),)
+        return self._phases[phase].run(given, options, wanted)
+
     def pop_attention(self, options: dict[str, Any]) -> bool:
         """Whether alpha is asked for; taken from the options of operators that have it."""
         asked = False if self._attention is None else options.pop("return_attention", False)

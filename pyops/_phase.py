@@ -13,7 +13,7 @@ from ._arrays import Array, buffers_for, check_outputs, hand_over, on_device, pl
 from ._indices import Indices, check_bounds, check_indices, check_turned
 from ._plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
 from ._signature import Shape, Signature
-from ._threads import get_num_threads
+from ._threads import team
 from .graph import Graph
 
 _MOST_PLANS = 1000
@@ -107,9 +107,9 @@ class Phase:
                 arrays[i] = arrays[i].T.reshape(-1)
         values = [
             *plan.constants,
-            get_num_threads(),
+            team(),
             accumulate,
-            *(given[0]._indices(plan.indices) if plan.indices else ()),
+            *(given[0]._indices(plan.read) if plan.read else ()),
             *(
                 self._rows(name, rows.get(name), length, given[0])
                 for name, length in plan.indexed.items()

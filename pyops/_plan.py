@@ -60,6 +60,8 @@ class Plan:
     """Which of the inputs given, and of the outputs made, the kernel takes as one axis."""
     indexed: Mapping[str, int | None] = field(default_factory=dict)
     """The length of the options that are row numbers, None where they are not wanted."""
+    read: tuple[str, ...] = ()
+    """The index arrays, with "" for those that the kernel will not read."""
 
 
 def make_plan(
@@ -94,6 +96,9 @@ def make_plan(
     kernel = variants[VARIANTS[dtype.char]]
     arguments = arguments_of(kernel)
     indices = [name for name in arguments if _INDICES.fullmatch(name)]
+    missing = {f"no {name}" for name, array in named.items() if array is None}
+    missing |= {"", *([] if known.get("shared_edges") else ["no shared"])}
+    unread = tuple(s for case, some in signature.unread.items() if case in missing for s in some)
     used = [s.name for s, a in zip(slots, arrays, strict=True) if a is not None]
     zeros = "gy" in shapes and "gy" not in used and any(name != "dgy" for name in wanted)
     used += ["gy"] * zeros + [name for name in outputs if name in wanted]
@@ -122,6 +127,7 @@ def make_plan(
         tuple(names),
         flat=(_places(taken, declared, flat), _places(made, declared, flat)),
         indexed=wants,
+        read=tuple("" if name.startswith(unread) else name for name in indices),
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from ._arrays import Array, check_outputs
 from ._broadcast import Lengths, Strides, element_strides
-from ._elementwise import ROOM, BroadcastPhase, Elementwise, kernel_name, plan_call
+from ._elementwise import OPERATIONS, ROOM, BroadcastPhase, Elementwise, kernel_name, plan_call
 from ._functions import CODES, FUNCTIONS
 from ._operator import OPERATORS, Operator
 from ._phase import Phase, compiled
@@ -141,7 +142,13 @@ class ExtremePhase(ReductionPhase):
     def __init__(self, operator: Operator, name: str) -> None:
         super().__init__(operator, name)
         if name != "forward":
-            self.kernel = f"extreme_{self.kernel}"  # made of others on the host
+            self.kernel = f"extreme_{self.kernel}"  # made of others
+
+    @property
+    def arrays(self) -> list[str]:
+        if self.name == "forward":
+            return super().arrays
+        return [*(slot.name for slot in self.slots), *self.outputs]
 
     def _make_plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
@@ -150,7 +157,7 @@ class ExtremePhase(ReductionPhase):
         x = held["x"]
         if axes.terms == 0:
             raise ValueError(f"{self.caller}: x: expected elements along axis, got shape {x.shape}")
-        return plan_call(
+        plan = plan_call(
             compiled(ROOM, "forward"),
             "forward",
             "positive",
@@ -160,6 +167,15 @@ class ExtremePhase(ReductionPhase):
             dtype,
             outputs,
             operation=self.function,
+        )
+        if self.name == "forward":
+            return plan
+        made = [name for name, s in zip(self.outputs, outputs, strict=True) if s is not None]
+        given = [name for name, array in held.items() if array is not None]
+        return replace(
+            plan,
+            constants=(axes.keep, OPERATIONS[self.function]),
+            names=("keep", "operation", "threads", "accumulate", *given, *made),
         )
 
     def run(

@@ -118,7 +118,9 @@ class Signature:
     absent; `at_most`, for a size, another one that it may not exceed; `by_sample` the shapes of
     gradients that are also had sample by sample; `also` names under which the gradients are known
     in Fortran besides; `attention` the shape of weights that the call returns where asked; `one_of`
-    the optional inputs of which one has to be given.
+    the optional inputs of which one has to be given; `unread` the index arrays, by the beginnings
+    of their names, that kernels do not read for "no input", where that is absent, for "no shared",
+    where no edge is, or ever, for "".
     """
 
     def __init__(
@@ -130,6 +132,7 @@ class Signature:
         also: Mapping[str, str] | None = None,
         attention: str | None = None,
         one_of: Iterable[str] = (),
+        unread: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters
@@ -158,6 +161,7 @@ class Signature:
         self.also = dict(also or {})
         self.by_sample = {name: parse_shape(text) for name, text in (by_sample or {}).items()}
         self.one_of = tuple(one_of)
+        self.unread = dict(unread or {})
         self.attention = parse_shape(attention) if attention else None
 
     def follows(self, options: Mapping[str, Any], absent: Iterable[str]) -> Mapping[str, Size]:

@@ -1,7 +1,9 @@
 """How many threads the kernels use."""
 
+import _thread
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,23 +12,35 @@ import numpy as np
 from . import _kernels
 
 _available: Callable[[], int] = _kernels.pyops_process.available_threads
+_processors: Callable[[], int] = _kernels.pyops_process.available_processors
 MOST = 1024
 _asked: int | None = None
+_available_then = MOST  # when that was asked for
+_started = threading.local()  # by the calling thread: .number of threads that were seen to start
 
-os.register_at_fork(before=_kernels.pyops_process.release_threads)
+_kernels.pyops_process.release_before_fork()
+
+
+def _forget() -> None:
+    global _started
+    _started = threading.local()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def set_num_threads(number: int | None) -> None:
     """Set the number of threads of all following calls, or None for the default.
 
-    Results do not depend on it, not in the last bit.
+    Results do not depend on it, not in the last bit. A lower limit that is set afterwards for all
+    of OpenMP, by threadpoolctl or torch, holds as well.
 
     Raises
     ------
     TypeError, ValueError
         If `number` is neither None nor a positive integer.
     """
-    global _asked
+    global _asked, _available_then
     if number is not None:
         if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)):
             raise TypeError(
@@ -35,7 +49,7 @@ def set_num_threads(number: int | None) -> None:
         number = int(number)
         if not 1 <= number <= MOST:
             raise ValueError(f"set_num_threads: number: expected 1 to {MOST}, got {number}")
-    _asked = number
+    _asked, _available_then = number, _available()
 
 
 def get_num_threads() -> int:
@@ -44,20 +58,52 @@ def get_num_threads() -> int:
     By default what OpenMP offers (``OMP_NUM_THREADS``, threadpoolctl), but no more than the
     processors this process may run on.
     """
-    return _asked or min(_available(), _processors())
+    available = _available()
+    if _asked is None:
+        return min(available, _processors(), _quota())
+    return _asked if available >= _available_then else min(_asked, available)
 
 
-def _processors() -> int:
-    """Processors that affinity and the control groups leave to this process."""
+def team() -> int:
+    """The threads of a call. OpenMP ends the process if it cannot start one, so they are tried."""
+    number = get_num_threads()
+    started: int = getattr(_started, "number", 1)
+    if number > started:
+        started = _started.number = _start(number)
+    return min(number, started)
+
+
+def _start(number: int) -> int:
+    """How many threads, the calling one included, may be had safely, `number` at most.
+
+    Half of those that can be alive at once: the other half leaves room for what they work with.
+    """
+    gate = _thread.allocate_lock()
+    ends = []
+    gate.acquire()
+
+    def wait(end: _thread.LockType) -> None:
+        with gate:
+            pass
+        end.release()
+
     try:
-        count = len(os.sched_getaffinity(0))
-    except AttributeError:
-        count = os.cpu_count() or 1
-    return min(count, _quota())
+        for _ in range(2 * (number - 1)):
+            end = _thread.allocate_lock()
+            end.acquire()
+            _thread.start_new_thread(wait, (end,))
+            ends.append(end)
+    except (RuntimeError, MemoryError):
+        pass
+    gate.release()
+    for end in ends:
+        end.acquire()
+    return 1 + len(ends) // 2
 
 
 @functools.cache
 def _quota() -> int:
+    """Processors that the control groups leave to this process."""
     return max(1, min((int(share) for share in _quotas(Path("/"))), default=MOST))
 
 

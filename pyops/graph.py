@@ -16,6 +16,7 @@ from ._indices import (
     check_offsets,
     frozen,
     pack_rows,
+    take_ends,
 )
 
 if TYPE_CHECKING:
@@ -327,36 +328,36 @@ class Graph:
             elif rest == "entries":
                 order, others = self._order(side), self._order("out" if side == "in" else "in")
                 self._packed[name] = frozen(_turned(others)[order - 1], np.int64)
+            elif rest == "nodes":
+                ends = (self._src, self._num_src) if side == "in" else (self._dst, self._num_dst)
+                self._packed[name] = take_ends(self._order(side), *ends)
+            elif rest == "edges" and self._ids is not None:
+                self._packed[name] = frozen(self._ids[self._order(side) - 1] + 1, np.int64)
+            elif rest == "edges":
+                self._packed[name] = self._order(side)
             else:
-                self._pack(side)
+                ends = (self._dst, self._num_dst) if side == "in" else (self._src, self._num_src)
+                offsets, order = pack_rows(*ends)
+                self._packed.update({f"{side}_offsets": offsets, f"{side}_order": order})
         return self._packed[name]
 
     def _order(self, side: str) -> Indices:
         """The entries of each destination, or source, as the graph numbers them."""
         return self._index(f"{side}_order")
 
-    def _pack(self, side: str) -> None:
-        into, others = (self._dst, self._src) if side == "in" else (self._src, self._dst)
-        size = self._num_dst if side == "in" else self._num_src
-        offsets, order = pack_rows(size, into)
-        edges = order if self._ids is None else frozen(self._ids[order - 1] + 1, np.int64)
-        nodes = frozen(others[order - 1] + 1, np.int32)
-        found = {"offsets": offsets, "order": order, "nodes": nodes, "edges": edges}
-        self._packed.update({f"{side}_{name}": array for name, array in found.items()})
-
     def _pack_ids(self) -> None:
         if self._ids is None:
             offsets = frozen(np.arange(1, self.num_entries + 2), np.int64)
             order = frozen(_turned(self._order("in")), np.int64)
         else:
-            offsets, order = pack_rows(self._num_edges, self._index("in_edges") - 1)
+            offsets, order = pack_rows(self._index("in_edges") - 1, self._num_edges)
         self._packed.update(id_offsets=offsets, id_entries=order)
 
     def _indices(self, names: tuple[str, ...]) -> tuple[Indices, ...]:
-        """The index arrays that a kernel takes, looked up once for all its calls."""
+        """The index arrays that a kernel takes, none for "", looked up once for all its calls."""
         found = self._ready.get(names)
         if found is None:
-            found = self._ready[names] = tuple(map(self._index, names))
+            found = self._ready[names] = tuple(self._index(n) if n else _EMPTY for n in names)
         return found
 
     def _sizes(self) -> Sizes:
@@ -367,6 +368,9 @@ class Graph:
             object.__setattr__(self, "_numbers", Sizes(*counts, int(shared)))
             assert self._numbers is not None
         return self._numbers
+
+
+_EMPTY = np.empty(0, np.int64)
 
 
 def _turned(order: Indices) -> Indices:
@@ -381,6 +385,12 @@ def _restore(
 ) -> Graph:
     """The graph of index arrays, checked like any other."""
     return _restored(Graph, src, dst, ids, num_src, num_dst, num_edges)
+
+
+def _of_groups(group: Indices, groups: int) -> Graph:
+    """Entries from one source into their groups."""
+    zeros = np.frombuffer(bytes(4 * len(group)), np.int32)
+    return _restored(Graph, zeros, group, None, 1, groups, len(group))
 
 
 def _restored(kind: type[Graph], *fields: Any) -> Graph:

@@ -16,6 +16,7 @@ from ..graph import Graph
         "no own": {"own_width": "0"},
     },
     one_of=("x", "edge"),
+    unread={"no x": ("out", "in_nodes"), "no shared": ("id",)},
 )
 def aggregate(
     graph: Graph,

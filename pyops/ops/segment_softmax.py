@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 from .._arrays import Array
@@ -7,7 +8,7 @@ from .._operator import Operator
 from ..graph import Graph
 
 
-@Operator
+@functools.partial(Operator, unread={"": ("in_nodes",), "no shared": ("id",)})
 def segment_softmax(
     graph: Graph,
     logits: Annotated[Array, "num_edges, heads"],

@@ -37,14 +37,15 @@ class Call:
                 from ._cuda import run
 
                 return run(self, phase, tensors, wanted)
-        graph = () if self.graph is None else (self.graph,)
-        arrays = [None if t is None else memory(t) for t in tensors]
-        which = {} if wanted is None else {"wanted": wanted}
-        rows = {n: t.numpy() for n, t in self.options.items() if isinstance(t, Tensor)}
-        results = getattr(self.op, phase)(*graph, *arrays, **which, **{**self.options, **rows})
-        if wanted is None:
-            results = (results[0] if phase == "forward" else results,)
-        return tuple(torch.from_numpy(r) for r in results if r is not None)
+        given = [None if t is None else memory(t) for t in tensors]
+        if self.graph is not None:
+            given.insert(0, self.graph)
+        options = self.options
+        if self.op.signature.indexed:
+            rows = {n: t.numpy() for n, t in options.items() if isinstance(t, Tensor)}
+            options = {**options, **rows}
+        results = self.op.run(phase, given, options, wanted)
+        return tuple([torch.from_numpy(r) for r in results if r is not None])
 
 
 def memory(tensor: Tensor) -> Any:

@@ -54,7 +54,7 @@ class Phase(Function):  # type: ignore[misc]
     @classmethod
     def of(cls, *arguments: Any) -> Any:
         """The results, remembered only where a derivative may be asked for."""
-        if any(isinstance(a, Tensor) and is_legacy_batchedtensor(a) for a in arguments):
+        if any(map(is_legacy_batchedtensor, _tensors(arguments))):
             level = torch._C._vmapmode_increment_nesting() - 1
             torch._C._vmapmode_decrement_nesting()
             return cls._unbatched(level, *arguments)
@@ -74,8 +74,8 @@ class Phase(Function):  # type: ignore[misc]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.told = [value for value in inputs if not isinstance(value, Tensor | None)]
-        tensors = inputs[len(ctx.told) :]
+        told = _told(inputs)
+        ctx.told, tensors = inputs[:told], inputs[told:]
         ctx.save_for_backward(*tensors)
         if moving():
             ctx.save_for_forward(*tensors)
@@ -238,6 +238,8 @@ class Attention(Phase):
 def _needed(ctx: Any, tensors: Sequence[Maybe]) -> list[bool]:
     """Which of its tensors, which may be unpacked once only, a phase has to give gradients to."""
     needed = ctx.needs_input_grad[len(ctx.told) :]
+    if sum(needed) == 1:  # it runs for that one alone; asking torch may take longer than all else
+        return [*needed]
     waiting = awaited(ctx, tensors)
     return [need and wait for need, wait in zip(needed, waiting, strict=True)]
 
@@ -261,4 +263,13 @@ def _recorded(arguments: Sequence[Any]) -> bool:
         return True
     if not torch.is_grad_enabled():
         return False
-    return any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
+    return any(tensor.requires_grad for tensor in _tensors(arguments))
+
+
+def _told(arguments: Sequence[Any]) -> int:
+    """How many arguments come before the tensors: the call and, of some phases, what is wanted."""
+    return 2 if len(arguments) > 1 and type(arguments[1]) is tuple else 1
+
+
+def _tensors(arguments: Sequence[Any]) -> list[Tensor]:
+    return [a for a in arguments[_told(arguments) :] if a is not None]

@@ -165,10 +165,14 @@ def _reduced(rows: Tensor, index: Tensor, groups: int, reduce: str) -> Tensor:
         return rows.new_ones(shape).scatter_reduce(0, places, rows, "prod")
     if reduce == "any":
         return rows.new_zeros(shape).scatter(0, places, rows)
-    total = rows.new_zeros(shape).scatter_add(0, places, rows)
+    total = rows.new_zeros(shape)
+    if rows.dim() == 1:  # the way back picks by an index, which is faster than to gather
+        total = total.index_add(0, index, rows)
+    else:
+        total = total.scatter_add(0, places, rows)
     if reduce != "mean":
         return total
-    counts = rows.new_zeros(groups).scatter_add(0, index, rows.new_ones(len(index))).clamp(min=1)
+    counts = rows.new_zeros(groups).index_add(0, index, rows.new_ones(len(index))).clamp(min=1)
     return total / counts.view(-1, *[1] * (rows.dim() - 1))
 
 
@@ -202,13 +206,12 @@ def _by_index(name: str, index: Tensor, groups: int) -> _graph.Graph | Ends:
     on_cpu(f"{name}: index", index)
 
     def pack() -> _graph.Graph:
-        group = index.numpy()
         try:
-            return _graph._restore(0 * group, group, None, 1, groups, len(group))
+            return _graph._of_groups(index.numpy(), groups)
         except IndexError as error:
             raise IndexError(f"{name}: index: {error}") from None
 
-    return remembered([index], ("groups", groups), pack)
+    return remembered([index], ("groups", groups), pack, lambda graph: [graph._dst])
 
 
 def _by_offsets(ptr: Tensor, count: int) -> _graph.Graph | Ends:
@@ -218,7 +221,6 @@ def _by_offsets(ptr: Tensor, count: int) -> _graph.Graph | Ends:
         return Ends(torch.zeros_like(index), index, 1, groups)
 
     def pack() -> _graph.Graph:
-        index = rows_of(ptr, count).numpy()
-        return _graph._restore(0 * index, index, None, 1, groups, count)
+        return _graph._of_groups(rows_of(ptr, count).numpy(), groups)
 
     return remembered([ptr], "offsets", pack)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ... import graph as _graph
+from ..._indices import Indices
 from .._graph import Ends
 from ._edge_index import integers, on_cpu
 from ._remember import remembered
@@ -31,7 +32,10 @@ def graph_of_indices(
         except IndexError as error:
             raise IndexError(f"{caller}: {' and '.join(ends)}: {error}") from None
 
-    return remembered([src, dst], ("indices", num_src, num_dst), pack)
+    def held(graph: _graph.Graph) -> list[Indices]:
+        return [graph._src, graph._dst]
+
+    return remembered([src, dst], ("indices", num_src, num_dst), pack, held)
 
 
 def check_rows(caller: str, rows: int, given: dict[str, Tensor]) -> None:

@@ -20,15 +20,21 @@ _found: dict[Hashable, _Found] = {}
 
 class _Found(NamedTuple):
     storages: list[StorageWeakRef]
-    numbers: list[Indices]
+    numbers: Sequence[Indices]
     made: Any
 
 
-def remembered(tensors: Sequence[Tensor], what: Hashable, make: Callable[[], Made]) -> Made:
+def remembered(
+    tensors: Sequence[Tensor],
+    what: Hashable,
+    make: Callable[[], Made],
+    held: Callable[[Made], Sequence[Indices]] | None = None,
+) -> Made:
     """What was made of these tensors of integers, for as long as they live.
 
     It is made anew if they hold other numbers than they did: memory that tensors share with
-    others is written to without a trace. `make` must not keep the tensors.
+    others is written to without a trace. `make` must not keep the tensors; `held` says where it
+    left the same numbers, so that they need not be copied once more.
     """
     places = [
         (t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.dtype)
@@ -42,7 +48,8 @@ def remembered(tensors: Sequence[Tensor], what: Hashable, make: Callable[[], Mad
         if found is None or not all(map(np.array_equal, arrays, found.numbers)):
             storages = [StorageWeakRef(t.untyped_storage()) for t in tensors]
             made = make()
-            found = _Found(storages, [_copy(a) for a in arrays], made)
+            numbers = [*map(_copy, arrays)] if held is None else held(made)
+            found = _Found(storages, numbers, made)
             _forget()
     _found.pop(key, None)
     _found[key] = found
