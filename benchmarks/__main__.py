@@ -9,6 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks import machine, nodes, products, report
+from benchmarks import rows as rows_of_any_size
 from benchmarks.cases import CASES, QUICK, TINY
 from benchmarks.limits import Limits
 from benchmarks.measure import Worker, WorkerError, measure, takes_part
@@ -21,7 +22,7 @@ def arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small cases, about a minute")
-    parts = [*sorted({case.operator for case in CASES}), "elementwise", "nodes", "products"]
+    parts = [*sorted({case.operator for case in CASES}), "elementwise", "nodes", "products", "rows"]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="default: all")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="default: all")
     parser.add_argument(
@@ -106,6 +107,10 @@ def main() -> int:
     if "nodes" in options.only:
         cost = nodes.measure()
         text += f"\n## Nodes\n\n{nodes.PREAMBLE}\n\n{report.table([nodes.HEAD, cost.cells()])}\n"
+    if "rows" in options.only and limits:
+        sweep = list(rows_of_any_size.measure(rounds))
+        table = report.table([rows_of_any_size.HEAD, *(line.cells() for line in sweep)])
+        text += f"\n## Rows of any size\n\n{rows_of_any_size.PREAMBLE}\n\n{table}\n"
     print("\n" + text)
     (options.output / "benchmark.md").write_text(text)
     everything = report.json_ready(facts, versions, settings, rows, rates, overhead, timings)
@@ -113,6 +118,8 @@ def main() -> int:
         everything["elementwise"] = [vars(line) for line in lines]
     if "nodes" in options.only:
         everything["nodes"] = vars(cost)
+    if "rows" in options.only and limits:
+        everything["rows_of_any_size"] = [vars(line) for line in sweep]
     (options.output / "benchmark.json").write_text(json.dumps(everything, indent=1) + "\n")
     try:
         from benchmarks.plot import draw

@@ -22,6 +22,7 @@ class Case:
     reduce: str = "sum"
     kernel: str = "matrix"
     hub: bool = False  # one destination has half of the edges
+    steep: bool = False  # degrees of both ends by a power law
     dtype: str = "float32"
     phases: tuple[str, ...] = PHASES
     peers: tuple[str, ...] = ()  # () stands for all
@@ -42,7 +43,7 @@ class Case:
         if self.samples:
             return f"{self.operator}: {self.samples} samples, {self.hidden} modes, {self.dtype}"
         name = f"{self.operator}, diagonal" if self.kernel == "diagonal" else self.operator
-        hub = ", half of them into one" if self.hub else ""
+        hub = ", half of them into one" if self.hub else ", power law" if self.steep else ""
         if self.operator == "aggregate":
             return (
                 f"aggregate, {self.reduce}: {self.degree} edges a node{hub}, F {self.width}, "
@@ -142,6 +143,11 @@ CASES = (
     Case("gno_conv", nodes=312_500, hidden=16, width=16, phases=FIRST_ORDER, peers=ALONE),
     Case("gno_conv", nodes=312_500, hidden=16, width=16, hub=True, phases=FIRST_ORDER, peers=ALONE),
     Case("gno_conv", nodes=1_000_000, width=16, phases=FIRST_ORDER, peers=ALONE),
+    *(
+        Case(name, 400_000, 25, heads=h, width=w, steep=steep, phases=FIRST_ORDER, peers=ALONE)
+        for name, h, w in (("gat", 8, 8), ("aggregate", 0, 64))
+        for steep in (False, True)
+    ),
     # The series over the number of edges; per-edge matrices take 1 GB each at 2,000 nodes.
     *(
         Case("gno_conv", nodes=nodes, phases=FIRST_ORDER, one_thread=True, plotted=True)

@@ -108,3 +108,39 @@ void copy_streaming(int threads, long repeats, long bytes, char *to, const char 
 GATHER(gather_cached, 4, 0)
 GATHER(gather_half_rows, 8, 16)
 GATHER(gather_rows, 16, 12)
+
+typedef float loose __attribute__((vector_size(BYTES), aligned(4)));
+
+/* The same of rows of any width; they are read and written past their end by less than a vector,
+   so one thread's rows have to be written in their order. */
+#define SOME(n, ahead)                                                                        \
+  case n: {                                                                                   \
+    loose sum[n] = {0};                                                                       \
+    for (int e = 0; e < degree; e++) {                                                        \
+      const float *source = table + entry[e] * width + first;                                 \
+      if (ahead) {                                                                            \
+        const char *next = (const char *)(table + entry[e + ahead] * width + first);          \
+        for (int b = 0; b < n * BYTES; b += 64) __builtin_prefetch(next + b, 0, 1);           \
+      }                                                                                       \
+      _Pragma("GCC unroll 8") for (int k = 0; k < n; k++) sum[k] += ((const loose *)source)[k]; \
+    }                                                                                         \
+    for (int k = 0; k < n; k++) ((loose *)(sums + row * width + first))[k] = sum[k];          \
+    break;                                                                                    \
+  }
+#define GATHER_ANY(name, ahead)                                                               \
+  void name(int threads, long rows, int degree, long width, const int *index,                 \
+            const float *table, float *sums) {                                                \
+    enum { lanes = BYTES / 4 };                                                               \
+    _Pragma("omp parallel for num_threads(threads) schedule(static)")                         \
+    for (long row = 0; row < rows; row++)                                                     \
+      for (long first = 0; first < width; first += 8 * lanes) {                               \
+        const int *entry = index + row * degree;                                              \
+        long left = (width - first + lanes - 1) / lanes;                                      \
+        switch (left < 8 ? left : 8) {                                                        \
+          SOME(1, ahead) SOME(2, ahead) SOME(3, ahead) SOME(4, ahead)                         \
+          SOME(5, ahead) SOME(6, ahead) SOME(7, ahead) SOME(8, ahead)                         \
+        }                                                                                     \
+      }                                                                                       \
+  }
+GATHER_ANY(gather_any_cached, 0)
+GATHER_ANY(gather_any, 16)

@@ -72,6 +72,7 @@ contains
   real(real64) function seconds_of(work)
     interface
       subroutine work()
+        implicit none
       end subroutine
     end interface
     integer(int64) :: start, stop, rate
@@ -87,7 +88,7 @@ contains
     integer :: unit, status
     open (newunit=unit, file="/proc/self/status", action="read")
     do
-      read (unit, '(a)', iostat=status) line
+      read (unit, "(a)", iostat=status) line
       if (status /= 0 .or. line(:6) == "VmHWM:") exit
     end do
     close (unit)

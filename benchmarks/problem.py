@@ -35,9 +35,11 @@ def make(case: Case) -> Problem:
     dst = rng.integers(case.nodes, size=case.edges)
     if case.hub:
         dst[: case.edges // 2] = 0
+    if case.steep:
+        dst = by_power_law(case, rng)
     dst.sort()
     graph = {
-        "src": rng.integers(case.nodes, size=case.edges),
+        "src": by_power_law(case, rng) if case.steep else rng.integers(case.nodes, size=case.edges),
         "dst": dst,
         "offsets": np.searchsorted(dst, np.arange(case.nodes + 1)),
     }
@@ -49,6 +51,12 @@ def make(case: Case) -> Problem:
     gy = normal(case, rng, *operator.output_shape(case))
     cotangents = [normal(case, rng, *array.shape) for array in inputs.values()]
     return Problem(case, graph, inputs, gy, cotangents)
+
+
+def by_power_law(case: Case, rng: np.random.Generator) -> np.ndarray:
+    """An end of each edge: the r-th of the nodes, in any order, as often as r**(-0.8) says."""
+    rank = case.nodes * rng.random(case.edges) ** 5
+    return rng.permutation(case.nodes)[rank.astype(int)]
 
 
 def tiny(case: Case) -> Problem:
