@@ -137,7 +137,10 @@ class Whole(Build):
         return [*self.sources.whole()]
 
     def libraries(self):
-        return []
+        """What is not Fortran."""
+        target = self.folder / "prefetch_c.o"
+        command("cc", "-O2", "-c", FORTRAN / "kernels" / "prefetch.c", "-o", target)
+        return [target]
 
 
 def available():

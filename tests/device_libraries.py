@@ -80,6 +80,7 @@ def through(flavour, op):
     """The operator computes with the kernels of a library."""
     phases = filter(None, [*op._phases.values(), op._by_sample, op._attention])
     before = [(phase, phase._variants, phase._plans) for phase in phases]
+    unread, op.signature.unread = op.signature.unread, {}  # these kernels read all
     for phase, wrappers, _ in before:
         phase._plans, phase._variants = {}, {}
         for v, wrapper in wrappers.items():
@@ -90,6 +91,7 @@ def through(flavour, op):
         with THREADS.limit(limits=4 if flavour == "threads" else 1, user_api="openmp"):
             yield
     finally:
+        op.signature.unread = unread
         for phase, wrappers, plans in before:
             phase._variants, phase._plans = wrappers, plans
 

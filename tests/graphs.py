@@ -79,6 +79,7 @@ GRAPHS = {
     "few sources": lambda: drawn(3, 11, 25),
     "few destinations": lambda: drawn(11, 3, 25),
     "shared edges": lambda: undirected([(0, 1), (2, 0), (1, 1), (3, 4), (0, 1), (5, 2)], 7, 9),
+    "edges without entries": lambda: shared([2, 0, 1, 2], [1, 0, 2, 1], [5, 0, 3, 1], 3, 3, 7),
     "random": lambda: drawn(9, 7, 40),
     "long rows": long_rows,
     "hubs": hubs,

@@ -22,6 +22,23 @@ def test_fork(forks):
     """)
 
 
+def test_fork_by_others():
+    """A fork that Python does not know of, as libraries in C make them."""
+    run("""
+        import ctypes, os, signal
+        signal.alarm(55)
+        pyops.set_num_threads(4)
+        arguments = problem(300, 10, 16, 16, 16)
+        y = pyops.gno_conv(*arguments, hidden=16)
+        for _ in range(20):
+            if ctypes.PyDLL(None).fork() == 0:
+                signal.alarm(5)
+                os._exit(not (pyops.gno_conv(*arguments, hidden=16) == y).all())
+            assert (pyops.gno_conv(*arguments, hidden=16) == y).all()
+            assert os.wait()[1] == 0
+    """)
+
+
 @pytest.mark.parametrize(
     ("method", "workers"),
     [

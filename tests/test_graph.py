@@ -141,6 +141,38 @@ def test_index_types_give_the_same_bits(rng):
     assert_same(*([pyops.gno_aggregate(g, features, kappa)] for g in (one, other)))
 
 
+ENDS = {
+    "few rows": lambda rng: (rng.integers(0, 40, 60_000), 40),
+    "nearly as many rows as entries": lambda rng: (rng.integers(0, 50_000, 60_000), 50_000),
+    "sorted": lambda rng: (np.sort(rng.integers(0, 300, 60_000)), 301),
+    "sorted but for the middle": lambda rng: (np.arange(60_000) % 30_000, 30_000),
+    "sorted but for the last": lambda rng: (np.append(np.arange(59_999) // 9, 3), 7000),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_packed_by_any_number_of_threads(name, rng):
+    dst, rows = ENDS[name](rng)
+    src = rng.integers(0, 9, len(dst))
+    order = np.argsort(dst, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(dst, minlength=rows))])
+    for threads in 1, 2, 5:
+        pyops.set_num_threads(threads)
+        graph = Graph(src, dst, 9, rows)
+        found = [graph._index(f"in_{what}") for what in ("offsets", "order", "nodes", "edges")]
+        assert_same(found, [offsets + 1, order + 1, (src[order] + 1).astype(np.int32), order + 1])
+
+
+def test_nothing_is_packed_that_is_not_read(rng):
+    graph = Graph(rng.integers(0, 5, 40), rng.integers(0, 6, 40), 5, 6)
+    edge, gy = rng.standard_normal((40, 3)), rng.standard_normal((6, 3))
+    pyops.aggregate.backward(graph, None, edge, None, None, gy)
+    pyops.segment_softmax.backward(graph, edge, edge)
+    assert {name.partition("_")[0] for name in graph._packed} == {"in"}
+    pyops.aggregate.backward(graph, rng.standard_normal((5, 3)), None, None, None, gy)
+    assert "out_nodes" in graph._packed
+
+
 def test_packing_takes_linear_time():
     def seconds(entries):
         graph = drawn(entries // 10, entries // 10, entries)

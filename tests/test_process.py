@@ -74,6 +74,29 @@ def test_memory_error():
     assert said == "gno_conv: not enough memory for the working arrays\nalive\n"
 
 
+@pytest.mark.bare
+def test_threads_that_the_system_refuses():
+    """OpenMP would end the process where it cannot start a thread."""
+    said = run("""
+        from pyops._threads import team
+        arguments = problem(300, 10, 16, 16, 16)
+        pyops.set_num_threads(1)
+        alone = pyops.gno_conv(*arguments, hidden=16)
+        pyops.set_num_threads(1000)
+        size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + 2**28, -1))
+        ends = rng.integers(0, 50, (2, 200_000), np.int32)
+        for _ in range(10):
+            try:
+                pyops.aggregate(pyops.Graph(*ends, 50, 50), np.ones((50, 1)))
+                assert (pyops.gno_conv(*arguments, hidden=16) == alone).all()
+            except MemoryError:
+                pass
+        print(team())
+    """)
+    assert 1 <= int(said) < 1000
+
+
 LARGE = {
     "long": (30_000, 300_000, 300_000, {"hidden": 2, "dim": 1, "in_features": 1}),
     "wide": (1, 4500, 1500, {"hidden": 400, "dim": 400, "in_features": 40}),  # pieces, shared rows
@@ -115,6 +138,7 @@ def test_memory_error_at_any_allocation(name, size):
         print(refused)
     """,
         MALLOC_MMAP_THRESHOLD_="16384",
+        MALLOC_ARENA_MAX="1",  # what other threads have reserved is outside the limit
     )
     has_rows = "num_" in representative(name).problem().rows("y")
     assert int(said) > 0 or size == "wide" or not has_rows  # there the point is to survive
