@@ -138,9 +138,11 @@ class Whole(Build):
 
     def libraries(self):
         """What is not Fortran."""
-        target = self.folder / "prefetch_c.o"
-        command("cc", "-O2", "-c", FORTRAN / "kernels" / "prefetch.c", "-o", target)
-        return [target]
+        targets = []
+        for source in sorted((FORTRAN / "kernels").glob("*.c")):
+            targets.append(self.folder / f"{source.stem}_c.o")
+            command("cc", "-O2", "-c", source, "-o", targets[-1])
+        return targets
 
 
 def available():

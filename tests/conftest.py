@@ -8,7 +8,7 @@ import pyops.__main__
 
 settings.register_profile("pyops", deadline=None, print_blob=True)
 settings.load_profile("pyops")
-settings.register_profile("some", max_examples=200, derandomize=True, database=None)
+settings.register_profile("some", max_examples=100, derandomize=True, database=None)
 settings.register_profile("many", max_examples=10_000)
 
 # The references multiply small matrices; the threads of BLAS would only get in the way.

@@ -95,6 +95,19 @@ def test_small_distances_in_single_precision(degree):
         assert (abs(exact[:, degree * 4 + n] - expected) <= 1e-9 * scale)[x < 0.9].all()
 
 
+@pytest.mark.parametrize("frequency", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("distance", [0.001, 0.01, 0.07, 0.3])
+def test_slow_waves_in_single_precision(frequency, distance):
+    """Where 1 / x times the sine has a slope much smaller than that of either."""
+    values = [distance], [frequency], [[-0.2]], [1.0], [1.0]
+    single = [np.array(a, np.float32) for a in values]
+    double = [a.astype(float) for a in single]
+    for phase, count in (("backward", 3), ("double_backward", 5)):
+        call = getattr(pyops.radial_basis, phase)
+        for got, expected in zip(call(*single[:count]), call(*double[:count]), strict=True):
+            assert got == pytest.approx(expected, rel=2e-6)
+
+
 def test_smallest_basis_at_a_small_distance():
     """The value that closed forms in float32 miss by tens to hundreds."""
     y = pyops.spherical_basis(np.array([0.02], np.float32), num_spherical=7, num_radial=1)

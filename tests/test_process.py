@@ -123,7 +123,7 @@ def test_memory_error_at_any_allocation(name, size):
         right = {{phase: large.run(phase) for phase in PHASES}}
         refused = 0
         for phase in PHASES:
-            for extra in range(0, 64 * 2**20, 5 * 2**20):
+            for extra in range(0, 64 * 2**20, 7 * 2**20):
                 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
                 resource.setrlimit(resource.RLIMIT_AS, (size + extra, -1))
                 try:

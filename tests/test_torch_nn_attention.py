@@ -43,6 +43,8 @@ SHARED = [
     {"heads": 2, "aggr": "mean"},
     {"heads": 2, "aggr": "max", "dropout": 0.3},
     {"heads": 2, "aggr": "min", "concat": False, "edge_dim": 3},
+    {"heads": 2, "aggr": "median"},
+    {"heads": 2, "aggr": "powermean", "aggr_kwargs": {"learn": True}, "concat": False},
     {"heads": 2, "flow": "target_to_source", "edge_dim": 3},
     {"heads": 2, "flow": "target_to_source", "aggr": "mean"},
 ]
@@ -272,7 +274,11 @@ def test_edges_made_in_inference_mode():
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
-        (lambda: nn.GATConv(5, 4, aggr="std"), ValueError, r"GATConv: aggr: expected one of sum"),
+        (
+            lambda: nn.GATConv(5, 4, aggr="middle"),
+            ValueError,
+            r"GATConv: aggr: expected one of sum",
+        ),
         (lambda: nn.GATConv(5, 4, flow="up"), ValueError, r"GATConv: flow: expected one of source"),
         (lambda: nn.GATConv(5, 4, node_dim=0), TypeError, r"node_dim: there is no such"),
         (lambda: nn.GATConv(5, 4, decomposed_layers=2), ValueError, r"decomposed_layers: expected"),

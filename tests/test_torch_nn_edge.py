@@ -59,6 +59,9 @@ OPTIONS = [
     {},
     {"aggr": "mean"},
     {"aggr": "max"},
+    {"aggr": "median"},
+    {"aggr": "softmax", "aggr_kwargs": {"t": 0.7}},
+    {"aggr": ["mean", "std"], "root_weight": False, "bias": False},
     {"root_weight": False, "bias": False},
     {"flow": "target_to_source"},
 ]
@@ -201,8 +204,8 @@ def fused():
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda: nn.NNConv(5, 4, Shifted(), aggr="std"), ValueError, "NNConv: aggr: expected"),
-        (lambda: nn.NNConv(5, 4, Shifted(), aggr=["add"]), ValueError, "NNConv: aggr: expected"),
+        (lambda: nn.NNConv(5, 4, Shifted(), aggr="middle"), ValueError, "NNConv: aggr: expected"),
+        (lambda: nn.NNConv(5, 4, Shifted(), aggr=[]), ValueError, "NNConv: aggr: expected"),
         (
             lambda: nn.NNConv(5, 4, Shifted())(torch.zeros(3, 5), edges(3, 3)),
             ValueError,

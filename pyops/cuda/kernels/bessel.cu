@@ -6,16 +6,17 @@ struct Jet {
   double value, slope, bend;
 };
 
-// x u(x) = (1 - x)^3 times a polynomial, so it and two derivatives vanish at 1 without rounding.
+// x u(x) = (1 - x)^3 times a polynomial, its slope x^exponent (1 - x)^2 times a number: nothing
+// cancels, neither near 1 nor near 0.
 __device__ inline Jet envelope(whole exponent, double x) {
-  double g = 0, g1 = 0, g2 = 0;
-  for (whole k = exponent; k >= 0; --k) {
-    g2 = g2 * x + 2 * g1;
-    g1 = g1 * x + g;
-    g = g * x + static_cast<double>((k + 1) * (k + 2) / 2);
+  double g = static_cast<double>((exponent + 1) * (exponent + 2) / 2);
+  double low = g * static_cast<double>(exponent + 3);
+  for (whole k = exponent; k >= 1; --k) {
+    g = g * x + static_cast<double>(k * (k + 1) / 2);
+    if (k > 1) low *= x;
   }
-  const double w = 1 - x;
-  return {w * w * w * g, w * w * (w * g1 - 3 * g), w * (6 * g - 6 * w * g1 + w * w * g2)};
+  const double w = 1 - x, e = static_cast<double>(exponent);
+  return {w * w * w * g, -w * w * x * low, -w * low * (e - (e + 2) * x)};
 }
 
 // j_l(t) / t^power: a power series below l + 3/2, elsewhere a recurrence.

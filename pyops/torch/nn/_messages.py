@@ -27,20 +27,55 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, aggr: str = "sum", flow: str = "source_to_target", **others: Any) -> None:
         super().__init__()
         self._label = f"pyops.torch.nn.{type(self).__name__}"
-        plain: dict[str, tuple[Any, ...]] = {"aggr_kwargs": (None, {}), "decomposed_layers": (1,)}
+        own = isinstance(aggr, str) and aggr in REDUCTIONS
+        plain: dict[str, tuple[Any, ...]] = {"decomposed_layers": (1,)}
+        if own:
+            plain["aggr_kwargs"] = (None, {})
         for name, value in others.items():
-            if name not in plain:
+            if name not in (*plain, "aggr_kwargs"):
                 raise TypeError(f"{self._label}: {name}: there is no such argument")
-            if value not in plain[name]:
+            if value not in plain.get(name, (value,)):
                 raise ValueError(f"{self._label}: {name}: expected {plain[name][0]}, got {value!r}")
-        for name, value, known in (("aggr", aggr, REDUCTIONS), ("flow", flow, FLOWS)):
-            if not isinstance(value, str) or value not in known:
-                expected = ", ".join(known)
-                raise ValueError(
-                    f"{self._label}: {name}: expected one of {expected}, got {value!r}"
-                )
-        self.aggr = aggr
+        if not isinstance(flow, str) or flow not in FLOWS:
+            expected = ", ".join(FLOWS)
+            raise ValueError(f"{self._label}: flow: expected one of {expected}, got {flow!r}")
+        self.aggr = [str(one) for one in aggr] if isinstance(aggr, list | tuple) else str(aggr)
+        self.aggr_module = None if own else self._resolved(aggr, others.get("aggr_kwargs"))
         self.flow = flow
+
+    def _resolved(self, aggr: Any, options: dict[str, Any] | None) -> torch.nn.Module:
+        """What reduces messages in PyTorch Geometric, where nothing here does."""
+        expected = f"{self._label}: aggr: expected one of {', '.join(REDUCTIONS)}"
+        try:
+            from torch_geometric.nn.aggr import Aggregation
+            from torch_geometric.nn.resolver import aggregation_resolver
+        except ImportError as error:
+            raise ImportError(f"{expected}, got {aggr!r}, which takes torch_geometric") from error
+        several = isinstance(aggr, list | tuple) and len(aggr) > 0
+        if not (several or isinstance(aggr, str | Aggregation)):
+            raise ValueError(
+                f"{expected}, what torch_geometric.nn.aggr has or a list of these, got {aggr!r}"
+            )
+        try:
+            return aggregation_resolver(aggr, **(options or {}))
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"{expected} or of torch_geometric.nn.aggr: {error}") from error
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        if self.aggr_module is not None:
+            self.aggr_module.reset_parameters()
+
+    @property
+    def _by_message(self) -> bool:
+        """Whether messages have to be made before they can be reduced."""
+        return self.aggr_module is not None or self.aggr in EXTREMES
+
+    def _gathered(self, messages: Tensor, index: Tensor, rows: int) -> Tensor:
+        """Messages reduced after they were made."""
+        if self.aggr_module is None:
+            return scatter(messages, index, 0, rows, self.aggr)
+        return self.aggr_module(messages, index, dim_size=rows, dim=0)
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -167,20 +202,20 @@ class Attention(Messages):
         mask: Tensor | None,
         weighted: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Messages reduced, by one operator unless for a maximum or minimum; and the weights.
+        """Messages reduced, by one operator if they are summed; and the weights.
 
         `fused` sums the messages, `scores` [edges, heads] go into the softmax, and `values`
         [edges, heads, width] are what is weighted. The weights, before the mask, are made if they
         are wanted or needed.
         """
         alpha, rows = None, edges.num_dst + edges.spare
-        if weighted or self.aggr in EXTREMES:
+        if weighted or self._by_message:
             alpha = softmax(scores(), edges.dst, num_nodes=rows)
-        if self.aggr in EXTREMES:
+        if self._by_message:
             assert alpha is not None
             factors = alpha if mask is None else alpha * mask
             messages = factors.unsqueeze(-1) * values()
-            out = edges.cut(scatter(messages, edges.dst, 0, rows, self.aggr))
+            out = edges.cut(self._gathered(messages, edges.dst, rows))
             out = out.flatten(1) if self.concat else out.mean(1)
         else:
             out = edges.cut(fused())

@@ -42,8 +42,8 @@ class GATConv(Attention):
     fill_value : float, tensor or {"mean", "add", "sum", "min", "max", "mul"}
         Features of self loops, or how they are made of those of the edges into the node.
     bias, residual : bool
-    aggr : {"add", "sum", "mean", "max", "min"}
-        Keyword only.
+    aggr : {"add", "sum", "mean", "max", "min"}, or what PyTorch Geometric has
+        Keyword only. Others than the first three are applied to messages, which are made for it.
     flow : {"source_to_target", "target_to_source"}
         Keyword only.
 
@@ -99,6 +99,7 @@ class GATConv(Attention):
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
+        super().reset_parameters()
         for linear in (self.lin, self.lin_src, self.lin_dst, self.lin_edge, self.res):
             if linear is not None:
                 linear.reset_parameters()

@@ -45,8 +45,8 @@ class GATv2Conv(Attention):
     share_weights : bool
         Whether W_r is W_l.
     residual : bool
-    aggr : {"add", "sum", "mean", "max", "min"}
-        Keyword only.
+    aggr : {"add", "sum", "mean", "max", "min"}, or what PyTorch Geometric has
+        Keyword only. Others than the first three are applied to messages, which are made for it.
     flow : {"source_to_target", "target_to_source"}
         Keyword only.
 
@@ -93,6 +93,7 @@ class GATv2Conv(Attention):
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
+        super().reset_parameters()
         for linear in (self.lin_l, self.lin_r, self.lin_edge, self.res):
             if linear is not None:
                 linear.reset_parameters()

@@ -8,10 +8,9 @@ from torch.nn import Parameter
 
 from ... import torch as _ops
 from ._edge_index import EdgeIndex
-from ._functions import scatter
 from ._graph import Edges, apart
 from ._linear import Linear, is_plain, zeros
-from ._messages import EXTREMES, FLOWS, Messages, Pair, Size
+from ._messages import FLOWS, Messages, Pair, Size
 
 
 class NNConv(Messages):
@@ -30,7 +29,8 @@ class NNConv(Messages):
     nn : torch.nn.Module
         The network h: edge features to ``in_channels * out_channels`` numbers. A
         ``torch.nn.Sequential`` that ends with a linear layer is the fast one.
-    aggr : {"add", "sum", "mean", "max", "min"}
+    aggr : {"add", "sum", "mean", "max", "min"}, or what PyTorch Geometric has
+        Others than the first three are applied to messages, which are made for it.
     root_weight : bool
         Whether the node's own part W x_i is there.
     bias : bool
@@ -66,6 +66,7 @@ class NNConv(Messages):
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew, those of the network too."""
+        super().reset_parameters()
         _reset(self.nn)
         if self.root_weight:
             self.lin.reset_parameters()
@@ -111,9 +112,9 @@ class NNConv(Messages):
         return out if self.bias is None else out + self.bias
 
     def _convolved(self, edges: Edges, x: Tensor, features: Tensor) -> Tensor:
-        if self.aggr in EXTREMES:
+        if self._by_message:
             messages = self._summed(apart(edges, x.shape[0]), x, features)
-            return scatter(messages, edges.dst, 0, edges.num_dst, self.aggr)
+            return self._gathered(messages, edges.dst, edges.num_dst)
         out = self._summed(edges.graph, x, features)
         return out / edges.degrees(out)[:, None] if self.aggr == "mean" else out
 

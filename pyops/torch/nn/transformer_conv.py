@@ -40,8 +40,8 @@ class TransformerConv(Attention):
         In the linear layers.
     root_weight : bool
         Whether the node's own part W_1 x_i is there.
-    aggr : {"add", "sum", "mean", "max", "min"}
-        Keyword only.
+    aggr : {"add", "sum", "mean", "max", "min"}, or what PyTorch Geometric has
+        Keyword only. Others than the first three are applied to messages, which are made for it.
     flow : {"source_to_target", "target_to_source"}
         Keyword only.
 
@@ -80,6 +80,7 @@ class TransformerConv(Attention):
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
+        super().reset_parameters()
         first = self.lin_key, self.lin_query, self.lin_value, self.lin_edge
         for linear in (*first, self.lin_skip, self.lin_beta):
             if linear is not None:

@@ -1,0 +1,40 @@
+/* Arrays that are gone, for the process too, once they are given back: malloc may keep them. */
+#include <stdint.h>
+#include <stdlib.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/mman.h>
+#define LARGE (INT64_C(1) << 20)
+#else
+#define LARGE INT64_MAX
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define HIDDEN __attribute__((visibility("hidden")))
+#else
+#define HIDDEN
+#endif
+
+HIDDEN void *pyops_take_memory(int64_t bytes) {
+  if (bytes < LARGE) return malloc(bytes > 0 ? (size_t)bytes : 1);
+#if defined(MAP_ANONYMOUS)
+  void *memory =
+      mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return NULL;
+#if defined(MADV_HUGEPAGE)
+  madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
+#endif
+  return memory;
+#else
+  return malloc((size_t)bytes);
+#endif
+}
+
+HIDDEN void pyops_give_memory(void *memory, int64_t bytes) {
+#if defined(MAP_ANONYMOUS)
+  if (bytes >= LARGE) {
+    munmap(memory, (size_t)bytes);
+    return;
+  }
+#endif
+  free(memory);
+}
