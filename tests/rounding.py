@@ -53,14 +53,22 @@ def _sensitivities(problem, phase, eps, times=40):
     exact = reference(problem, phase)
     sizes = [0.0 if a is None else abs(a).max(initial=0) for a in exact]
     if "basis" in problem.arrays:
-        times *= np.clip(np.linalg.cond(problem.arrays["basis"]) / 10, 1, 3)
+        basis = problem.arrays["basis"]
+        condition = np.linalg.cond(basis)
+        # A square one spans all there is: what the solves lose then cancels in exact results alone.
+        square = basis.shape[0] == basis.shape[1]
+        times *= condition if square else np.clip(condition / 10, 1, 3)
     if problem.op.name in SOFTMAX or "vectors" in problem.arrays:
         # Terms as large as the cotangents cancel where a row has equal logits or one entry, and
-        # where directions coincide.
+        # where directions coincide; those of excluded pairs are taken away again.
         given = [a for a in (problem.arrays[n] for n in problem.names(phase)) if a is not None]
+        if "exclude" in problem.options:
+            sums = reference(_bounding(problem, exclude="none"), phase)
+            given += [a for a in sums if a is not None]
         largest = max(*sizes, *(abs(a).max(initial=0) for a in given))
         entries = problem.graph.num_entries if problem.graph else 0
-        sizes = [np.sqrt(1 + entries) * largest] * len(sizes)
+        width = max(a.shape[-1] for a in given) if problem.op.name in SOFTMAX else 1
+        sizes = [np.sqrt((1 + entries) * width) * largest] * len(sizes)
     most = [eps * size for size in sizes]
     for _ in range(5):
         moved = problem.map(lambda a: a * (1 + eps * rng.choice([-1, 1], a.shape)))
