@@ -231,6 +231,21 @@ def test_nan_at_a_dense_node(value, rng):
     assert np.isfinite(gradients[2]).all()
 
 
+def test_an_excluded_pair_may_overflow(rng):
+    """Edges 0 -> 1 and 1 -> 0 make no pair, whatever their product would be."""
+    graph = pyops.Graph([0, 1, 2, 1], [1, 0, 1, 3], 4)
+    inputs = [a.astype("f") for a in arrays(rng, graph)]
+    gy = rng.standard_normal(inputs[2].shape).astype("f")
+    inputs[2][0] *= 1e25
+    gy[1] *= 1e25
+    found, exact = (
+        pyops.dimenet_aggregate.backward(graph, *arguments, num_spherical=3)
+        for arguments in ((*inputs, gy), [a.astype("d") for a in (*inputs, gy)])
+    )
+    for got, expected in zip(found, exact, strict=True):
+        assert np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
 REVERSED = pyops.Graph([0, 1], [1, 0], 2)
 
 
