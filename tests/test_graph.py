@@ -174,7 +174,7 @@ def test_nothing_is_packed_that_is_not_read(rng):
 
 
 def test_packing_takes_linear_time():
-    """Quadratic time would be hours; a ratio of two sizes depends on caches and on what else runs."""
+    """Quadratic time would be hours; a ratio of two sizes depends on caches and other programs."""
     graph = drawn(10**6, 10**6, 10**7)
     start = time.process_time()
     graph.in_degrees()
