@@ -1,6 +1,5 @@
 """How many threads the kernels use."""
 
-import _thread
 import functools
 import os
 import threading
@@ -13,6 +12,7 @@ from . import _kernels
 
 _available: Callable[[], int] = _kernels.pyops_process.available_threads
 _processors: Callable[[], int] = _kernels.pyops_process.available_processors
+_startable: Callable[[int], int] = _kernels.pyops_process.startable_threads
 MOST = 1024
 _asked: int | None = None
 _available_then = MOST  # when that was asked for
@@ -69,36 +69,8 @@ def team() -> int:
     number = get_num_threads()
     started: int = getattr(_started, "number", 1)
     if number > started:
-        started = _started.number = _start(number)
+        started = _started.number = _startable(number)
     return min(number, started)
-
-
-def _start(number: int) -> int:
-    """How many threads, the calling one included, may be had safely, `number` at most.
-
-    Half of those that can be alive at once: the other half leaves room for what they work with.
-    """
-    gate = _thread.allocate_lock()
-    ends = []
-    gate.acquire()
-
-    def wait(end: _thread.LockType) -> None:
-        with gate:
-            pass
-        end.release()
-
-    try:
-        for _ in range(2 * (number - 1)):
-            end = _thread.allocate_lock()
-            end.acquire()
-            _thread.start_new_thread(wait, (end,))
-            ends.append(end)
-    except (RuntimeError, MemoryError):
-        pass
-    gate.release()
-    for end in ends:
-        end.acquire()
-    return 1 + len(ends) // 2
 
 
 @functools.cache

@@ -3,18 +3,15 @@
 #include <stdlib.h>
 #if defined(__unix__) || defined(__APPLE__)
 #include <sys/mman.h>
+#endif
+
+#if defined(MAP_ANONYMOUS)
 #define LARGE (INT64_C(1) << 20)
 #else
 #define LARGE INT64_MAX
 #endif
 
-#if defined(__GNUC__) || defined(__clang__)
-#define HIDDEN __attribute__((visibility("hidden")))
-#else
-#define HIDDEN
-#endif
-
-HIDDEN void *pyops_take_memory(int64_t bytes) {
+void *pyops_take_memory(int64_t bytes) {
   if (bytes < LARGE) return malloc(bytes > 0 ? (size_t)bytes : 1);
 #if defined(MAP_ANONYMOUS)
   void *memory =
@@ -29,7 +26,7 @@ HIDDEN void *pyops_take_memory(int64_t bytes) {
 #endif
 }
 
-HIDDEN void pyops_give_memory(void *memory, int64_t bytes) {
+void pyops_give_memory(void *memory, int64_t bytes) {
 #if defined(MAP_ANONYMOUS)
   if (bytes >= LARGE) {
     munmap(memory, (size_t)bytes);

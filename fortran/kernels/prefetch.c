@@ -2,10 +2,8 @@
 #include <stdint.h>
 
 #if defined(__GNUC__) || defined(__clang__)
-#define HIDDEN __attribute__((visibility("hidden")))
 #define ASK(address) __builtin_prefetch((const void *)(address), 0, 1)
 #else
-#define HIDDEN
 #define ASK(address) (void)(address)
 #endif
 #define LINE ((uintptr_t)64)
@@ -13,8 +11,8 @@
 /* Of each row the lines of the cache from where it begins to the last that ends within `bytes`.
    What is counted keeps compilers from taking the call for one without effect. */
 #define PREFETCH(name, type)                                                                  \
-  HIDDEN void name(int64_t count, const type *rows, int64_t lead, int64_t bytes,              \
-                   const char *table, int64_t *asked) {                                       \
+  void name(int64_t count, const type *rows, int64_t lead, int64_t bytes,                     \
+            const char *table, int64_t *asked) {                                              \
     for (int64_t p = 0; p < count; p++) {                                                     \
       uintptr_t row = (uintptr_t)(table + (rows[p] - (int64_t)1) * lead);                     \
       uintptr_t end = row + (uintptr_t)bytes - LINE;                                          \
