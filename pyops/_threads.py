@@ -17,13 +17,14 @@ MOST = 1024
 _asked: int | None = None
 _available_then = MOST  # when that was asked for
 _started = threading.local()  # by the calling thread: .number of threads that were seen to start
+_trial = threading.Lock()  # two at once would take each other's threads
 
 _kernels.pyops_process.release_before_fork()
 
 
 def _forget() -> None:
-    global _started
-    _started = threading.local()
+    global _started, _trial
+    _started, _trial = threading.local(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -69,7 +70,8 @@ def team() -> int:
     number = get_num_threads()
     started: int = getattr(_started, "number", 1)
     if number > started:
-        started = _started.number = _startable(number)
+        with _trial:
+            started = _started.number = _startable(number)
     return min(number, started)
 
 

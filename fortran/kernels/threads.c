@@ -14,7 +14,7 @@ static void *stay(void *gate) {
 }
 #endif
 
-/* How many of `number` are alive at once. All of them are gone afterwards. */
+/* How many of `number` are alive at once. They are joined before it returns. */
 int32_t pyops_try_threads(int32_t number) {
 #if defined(POSIX)
   pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
