@@ -37,6 +37,37 @@ def test_logits_of_ten_thousand(dtype, scale):
         assert result is None or np.isfinite(result).all()
 
 
+@every_weighted
+@pytest.mark.parametrize("heads", [1, 3, 8])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_where_the_winner_takes_all_the_losers_move_nothing(name, heads, dtype):
+    """Exactly: masks and large weights leave nothing of differences that are 0."""
+    rng = np.random.default_rng(0)
+    graph = pyops.Graph(np.tile(np.arange(10), 50), np.repeat(np.arange(50), 10), 10, 50)
+    op, width = OPERATORS[name], 16
+
+    def normal(*shape, scale=1.0):
+        return (scale * rng.standard_normal(shape)).astype(dtype)
+
+    own, others = normal(50, heads * width), normal(10, heads * width)
+    mask = rng.uniform(0.5, 1.5, (graph.num_edges, heads)).astype(dtype)
+    if name == "transformer_conv":
+        inputs, at = (1e4 * own, others, normal(10, heads * width)), 0
+    else:
+        blocks = 2 if name == "gat" else 1
+        inputs, at = (others, own, normal(blocks * heads * width, scale=1e4)), 1
+    alpha = op(graph, *inputs, None, mask, heads=heads, return_attention=True)[1]
+    takes_all = np.ones(graph.num_dst, bool)
+    takes_all[graph.dst[((alpha != 0) & (alpha != 1)).any(1)]] = False
+    assert takes_all.sum() > 10
+    gy = normal(50, heads * width)
+    tangents = [*(normal(*array.shape) for array in inputs), None, None]
+    first = op.backward(graph, *inputs, None, mask, gy, heads=heads)
+    second = op.double_backward(graph, *inputs, None, mask, gy, *tangents, heads=heads)
+    for result in first, second:
+        assert not result[at][takes_all].any()
+
+
 @every_softmax
 @pytest.mark.parametrize("phase", PHASES)
 def test_extremes_of_one_row_leave_the_others(name, phase):

@@ -2,7 +2,7 @@
 #include <stdint.h>
 
 #if defined(__GNUC__) || defined(__clang__)
-#define ASK(address) __builtin_prefetch((const void *)(address), 0, 1)
+#define ASK(address) __builtin_prefetch((const void *)(address), 0, 3)
 #else
 #define ASK(address) (void)(address)
 #endif
@@ -25,3 +25,10 @@
   }
 PREFETCH(pyops_prefetch_rows, int32_t)
 PREFETCH(pyops_prefetch_ids, int64_t)
+
+/* `inline` asks for it across languages, where the link is one compilation. */
+extern inline void pyops_prefetch_lines(int64_t count, const char *place, int64_t *asked);
+inline void pyops_prefetch_lines(int64_t count, const char *place, int64_t *asked) {
+  for (int64_t i = 0; i < count; i++) ASK(place + LINE * i);
+  *asked += count;
+}
