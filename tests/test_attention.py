@@ -68,6 +68,13 @@ def test_where_the_winner_takes_all_the_losers_move_nothing(name, heads, dtype):
         assert not result[at][takes_all].any()
 
 
+def test_undefined_weights_reach_no_node_without_entries():
+    graph, x = pyops.Graph([0, 1], [0, 0], 3, 3), np.ones((3, 4))
+    of_src, of_dst, *_ = pyops.gat_v2.backward(graph, x, x, np.full(4, np.nan), x, heads=1)
+    assert not of_src[2].any()
+    assert not of_dst[1:].any()
+
+
 @every_softmax
 @pytest.mark.parametrize("phase", PHASES)
 def test_extremes_of_one_row_leave_the_others(name, phase):
