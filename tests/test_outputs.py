@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import pyops
+
 from .cases import CASES, OPERATORS, PHASES, representative
 from .compare import assert_close, assert_same
 from .graphs import drawn
@@ -62,6 +64,19 @@ def test_added_to(name, phase, dtype, layout, rng):
     out = like(expected, lambda a: rng.standard_normal(a.shape).astype(dtype), LAYOUTS[layout])
     sums = [a + b for a, b in zip(out, expected, strict=True)]
     assert_close(run_into(problem, phase, out, accumulate=True), sums, 8 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("width", [33, 256, 500])
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_added_once(width, reduce, rng):
+    """A thousand small numbers are not rounded to what a large one leaves of each."""
+    edges = 1000
+    graph = pyops.Graph(np.arange(edges), np.zeros(edges, int), edges, 1)
+    x = rng.random((edges, width), dtype=np.float32)
+    there = np.full((1, width), 1e7, np.float32)
+    sums = there + getattr(np, reduce)(x, axis=0, dtype=float)
+    pyops.aggregate(graph, x, reduce=reduce, out=there, accumulate=True)
+    assert np.abs(there - sums).max() <= 0.51 * np.spacing(np.float32(1e7))
 
 
 @pytest.mark.parametrize("accumulate", [False, True, np.True_])
