@@ -78,7 +78,13 @@ WITHOUT_GRAPH = (
     "lno_decode",
     "elem_scale",
 )
-AGGREGATIONS = ("degree_normalised", "hetero_basis", "edge_update", "edge_to_edge")
+AGGREGATIONS = (
+    "aggregate_max",
+    "degree_normalised",
+    "hetero_basis",
+    "edge_update",
+    "edge_to_edge",
+)
 ATTENTION = ("gat", "gat_v2", "segment_softmax", "transformer_conv")
 BASES = "radial_basis", "spherical_basis", "spherical_harmonics"
 CASES = (
@@ -135,6 +141,7 @@ CASES = (
         Case("aggregate", nodes=20_000, degree=25, width=256, reduce=reduce, phases=FIRST_ORDER)
         for reduce in ("sum", "mean")
     ),
+    Case("aggregate_max", nodes=20_000, degree=25, width=256, phases=FIRST_ORDER),
     Case("degree_normalised", nodes=20_000, degree=25, width=256, phases=FIRST_ORDER),
     Case("hetero_basis", nodes=5000, degree=25, width=64, hidden=8, one_thread=True),
     Case("edge_update", nodes=20_000, degree=8, width=64, one_thread=True),

@@ -1,0 +1,34 @@
+"""The largest of the neighbours' features, column by column."""
+
+from benchmarks.operators.aggregate import (
+    elements_gathered as elements_gathered,
+    inputs as inputs,
+    multiply_adds as multiply_adds,
+    output_shape as output_shape,
+)
+
+
+def in_torch(graph, x):
+    import torch
+
+    return torch.zeros_like(x).index_reduce(
+        0, graph.dst, x.index_select(0, graph.src), "amax", include_self=False
+    )
+
+
+def in_jax(graph, x):
+    import jax
+
+    return jax.ops.segment_max(x[graph.src], graph.dst, len(x), indices_are_sorted=True)
+
+
+def in_dgl(graph, x):
+    import dgl.ops
+
+    return dgl.ops.copy_u_max(graph.dgl, x)
+
+
+def in_pyops(case, graph):
+    import pyops
+
+    return pyops.aggregate, (graph.packed,), {"reduce": "max"}
