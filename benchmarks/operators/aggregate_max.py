@@ -1,11 +1,13 @@
 """The largest of the neighbours' features, column by column."""
 
 from benchmarks.operators.aggregate import (
-    elements_gathered as elements_gathered,
-    inputs as inputs,
-    multiply_adds as multiply_adds,
-    output_shape as output_shape,
+    elements_gathered,
+    inputs,
+    multiply_adds,
+    output_shape,
 )
+
+__all__ = ["elements_gathered", "inputs", "multiply_adds", "output_shape"]
 
 
 def in_torch(graph, x):
