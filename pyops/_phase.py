@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from . import _kernels
-from ._arrays import Array, buffers_for, check_outputs, hand_over, on_device, plain
+from ._arrays import (
+    Array,
+    buffers_for,
+    check_outputs,
+    hand_over,
+    new_array,
+    on_device,
+    plain,
+)
 from ._indices import Indices, check_bounds, check_indices, check_turned
 from ._plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
 from ._signature import Shape, Signature
@@ -93,7 +101,7 @@ class Phase:
             check_outputs(self.caller, self.labels, plan.outputs, plan.dtype, out, accumulate)
         buffers: list[Array | None]
         if out is None:
-            buffers = [None if s is None else np.empty(s, plan.dtype) for s in plan.outputs]
+            buffers = [None if s is None else new_array(s, plan.dtype) for s in plan.outputs]
         else:
             buffers = buffers_for(out, plan.outputs, plan.dtype, inputs, accumulate)
         if plan.fill is not None:
