@@ -7,6 +7,10 @@
 
 #if defined(MAP_ANONYMOUS)
 #define LARGE (INT64_C(1) << 20)
+#define PAGE (INT64_C(1) << 21) /* a huge one */
+/* Systems align whole pages alone; the last is worth being one if it is filled by half. */
+#define LENGTH(bytes) ((size_t)(((bytes) + PAGE - 1) / PAGE * PAGE))
+#define FILLED(bytes) ((size_t)(((bytes) + PAGE / 2) / PAGE * PAGE))
 #else
 #define LARGE INT64_MAX
 #endif
@@ -15,10 +19,10 @@ void *pyops_take_memory(int64_t bytes) {
   if (bytes < LARGE) return malloc(bytes > 0 ? (size_t)bytes : 1);
 #if defined(MAP_ANONYMOUS)
   void *memory =
-      mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      mmap(NULL, LENGTH(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return NULL;
 #if defined(MADV_HUGEPAGE)
-  madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
+  madvise(memory, FILLED(bytes), MADV_HUGEPAGE);
 #endif
   return memory;
 #else
@@ -29,7 +33,7 @@ void *pyops_take_memory(int64_t bytes) {
 void pyops_give_memory(void *memory, int64_t bytes) {
 #if defined(MAP_ANONYMOUS)
   if (bytes >= LARGE) {
-    munmap(memory, (size_t)bytes);
+    munmap(memory, LENGTH(bytes));
     return;
   }
 #endif
