@@ -8,8 +8,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from multiprocessing import Pipe
+from pathlib import Path
 
 from benchmarks.cases import Case
 from benchmarks.peers import FORMULAS, PEERS
@@ -17,6 +19,7 @@ from benchmarks.problem import operator_module
 from benchmarks.row import Row, check
 
 SLOW = 3.0
+REST, AT_REST = 0.005, 0.02  # seconds, and the share of them that threads at rest run
 
 
 class WorkerError(Exception):
@@ -60,6 +63,14 @@ class Worker:
             raise WorkerError(answer)
         return answer
 
+    def run_time(self) -> int:
+        """Nanoseconds that its threads have run."""
+        times = 0
+        for thread in Path(f"/proc/{self.process.pid}/task").glob("*/schedstat"):
+            with suppress(OSError):  # a thread that has just ended
+                times += int(thread.read_text().split()[0])
+        return times
+
     def close(self) -> None:
         self.connection.close()
         self.process.wait()
@@ -91,6 +102,15 @@ def measure(
     return rows
 
 
+def settle(workers: list[Worker]) -> None:
+    """Wait, two seconds at most, until no worker runs: threads of some go on after the answer."""
+    for _ in range(round(2 / REST)):
+        before = sum(worker.run_time() for worker in workers)
+        time.sleep(REST)
+        if sum(worker.run_time() for worker in workers) - before < 1e9 * REST * AT_REST:
+            return
+
+
 def measure_phase(case, phase, workers, rounds, note):
     rows, turns, answers = [], [], {}
     for worker in workers:
@@ -108,7 +128,7 @@ def measure_phase(case, phase, workers, rounds, note):
     while done < rounds:
         note(f"{phase}, round {done + 1}")
         for worker, row in random.sample(turns, len(turns)):
-            time.sleep(0.005)  # the last one's threads go to sleep
+            settle(workers)
             try:
                 row.seconds.append(worker("seconds", phase))
             except WorkerError as failure:
