@@ -9,29 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ._memory import new_array
+
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 
 VARIANTS = {"f": "r4", "d": "r8"}
 _CUDA = 2, 13
 """What DLPack calls the memory of a CUDA device, and memory that it manages."""
-
-
-_PAGE = 2**21
-"""Bytes of a huge page."""
-
-
-def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """numpy.empty, but large arrays begin with a huge page, for which NumPy asks the system.
-
-    Outputs are new with every call, and so are their pages: to get 512 small ones takes ten times
-    as long as to get a huge one. What is left at the end is one too if it fills at least half.
-    """
-    size = math.prod(shape) * dtype.itemsize
-    if size < _PAGE:
-        return np.empty(shape, dtype)
-    pages = (size + _PAGE // 2) // _PAGE
-    memory = np.empty(max(size, pages * _PAGE) + _PAGE, np.uint8)
-    return np.ndarray(shape, dtype, memory, -memory.ctypes.data % _PAGE)
 
 
 def check_array(label: str, array: object) -> Array:

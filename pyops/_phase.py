@@ -14,11 +14,11 @@ from ._arrays import (
     buffers_for,
     check_outputs,
     hand_over,
-    new_array,
     on_device,
     plain,
 )
 from ._indices import Indices, check_bounds, check_indices, check_turned
+from ._memory import new_array
 from ._plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
 from ._signature import Shape, Signature
 from ._threads import team

@@ -1,0 +1,82 @@
+"""The memory of large results: huge pages, which the next result gets when one is gone.
+
+Results are new with every call. Left to the C library, the large ones come from a heap that is
+trimmed whenever they are gone together: all pages are new with the next call, those of the kernels'
+scratch too, and to get 512 small pages takes ten times as long as to get a huge one.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+PAGE = 2**21
+"""Bytes of a huge page."""
+
+
+class Pages:
+    """Memory that begins with a huge page; NumPy takes it for that of an array."""
+
+    kept: ClassVar[list[tuple[int, mmap.mmap]]] = []
+    """What is kept, the oldest first, with its pages."""
+
+    most = 32
+    """Pages that are kept: 64 MB, as the C library keeps at most."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]):
+        size = math.prod(shape) * dtype.itemsize
+        self.count = -(-size // PAGE)
+        self.memory = self._again() or self._new(size)
+        first = _address(self.memory)
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "typestr": dtype.str,
+            "data": (first + -first % PAGE, False),
+        }
+
+    def _again(self) -> mmap.mmap | None:
+        for entry in self.kept[::-1]:
+            if self.count <= entry[0] <= self.count * 9 // 8:
+                try:
+                    self.kept.remove(entry)
+                except ValueError:  # another thread was faster
+                    continue
+                self.count = entry[0]
+                return entry[1]
+        return None
+
+    def _new(self, size: int) -> mmap.mmap:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        memory = mmap.mmap(-1, (self.count + 1) * PAGE, flags)
+        start = -_address(memory) % PAGE
+        large = (size + PAGE // 2) // PAGE  # the last if it is filled by half
+        memory.madvise(mmap.MADV_HUGEPAGE, start, large * PAGE)
+        return memory
+
+    def __del__(self) -> None:
+        if not hasattr(self, "memory") or self.count > self.most:
+            return
+        self.kept.append((self.count, self.memory))
+        while sum(count for count, _ in self.kept[:]) > self.most:
+            with suppress(IndexError):  # another thread did
+                self.kept.pop(0)
+
+
+def _address(memory: mmap.mmap) -> int:
+    return np.frombuffer(memory, np.uint8, 1).ctypes.data
+
+
+def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """numpy.empty, in Pages where the system has such and the array is as large as one."""
+    if math.prod(shape) * dtype.itemsize >= PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            return np.asarray(Pages(shape, dtype))
+        except OSError:  # no room, no more mappings, or no huge pages
+            pass
+    return np.empty(shape, dtype)
