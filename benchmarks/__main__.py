@@ -54,12 +54,11 @@ def start(peers: list[str], threads: list[int]) -> tuple[dict[tuple[str, int], W
 
 def run(cases, workers, threads, rounds, limits) -> list[Row]:
     """All cases, each after one more measurement of the limits."""
-    turns = [(case, n) for case in cases for n in (threads[:1] if case.one_thread else threads)]
     rows: list[Row] = []
-    with tqdm(turns, unit="case", dynamic_ncols=True, disable=None) as bar:
-        for case, count in bar:
+    with tqdm(cases, unit="case", dynamic_ncols=True, disable=None) as bar:
+        for case in bar:
 
-            def note(text, name=f"{case.operator}, {case.nodes} nodes, {count} threads"):
+            def note(text, name=f"{case.operator}, {case.nodes} nodes"):
                 bar.set_description(f"{name}: {text}")
 
             note("limits")
@@ -68,7 +67,8 @@ def run(cases, workers, threads, rounds, limits) -> list[Row]:
             for key, worker in workers.items():
                 if worker.process.poll() is not None:
                     workers[key] = Worker(*key)
-            chosen = [worker for (peer, n), worker in workers.items() if n == count]
+            counts = threads[:1] if case.one_thread else threads
+            chosen = [worker for worker in workers.values() if worker.threads in counts]
             chosen = [worker for worker in chosen if takes_part(worker.peer, case)]
             rows += measure(case, chosen, rounds, note)
     return rows

@@ -63,6 +63,9 @@ class Worker:
             raise WorkerError(answer)
         return answer
 
+    def __str__(self) -> str:
+        return f"{self.peer}, {self.threads} thread{'s' * (self.threads > 1)}"
+
     def run_time(self) -> int:
         """Nanoseconds that its threads have run."""
         times = 0
@@ -84,10 +87,10 @@ def takes_part(peer: str, case: Case) -> bool:
 def measure(
     case: Case, workers: list[Worker], rounds: int, note: Callable[[str], None]
 ) -> list[Row]:
-    """All phases of one case, for workers of one thread count; what fails says so in its row."""
+    """All phases of one case; what fails says so in its row."""
     rows, loaded = [], []
     for worker in workers:
-        note(f"{worker.peer}: inputs")
+        note(f"{worker}: inputs")
         try:
             worker("load", case)
             loaded.append(worker)
@@ -114,11 +117,11 @@ def settle(workers: list[Worker]) -> None:
 def measure_phase(case, phase, workers, rounds, note):
     rows, turns, answers = [], [], {}
     for worker in workers:
-        note(f"{worker.peer}: {phase}, first call")
+        note(f"{worker}: {phase}, first call")
         row = Row(case, phase, worker.threads, worker.peer)
         rows.append(row)
         try:
-            row.extra_bytes, answers[worker.peer] = worker("first", phase)
+            row.extra_bytes, answers[row.place] = worker("first", phase)
             turns.append((worker, row))
         except WorkerError as failure:
             row.failure = str(failure)

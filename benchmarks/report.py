@@ -17,11 +17,12 @@ Overhead = dict[str, dict[str, float]]
 PREAMBLE = """\
 Phases add up: forward; forward and backward; these and double backward. In each cell: the median
 time of a call, how many times pyops's time that is (median of the ratios within a round, with half
-the distance between their quartiles), and the extra memory at the peak of a call. "Of the limit":
-the least time for the factored algorithm's multiply-adds at the machine's peak (fma), or for the
-compulsory traffic at its copy rate (copy), or for the rows of neighbours at the rate of gathering
-as many (gather), whichever is longest, over the shortest time measured. A
-peer whose results differ from the others' is not timed."""
+the distance between their quartiles), and the extra memory at the peak of a call. "Speed-up": the
+time of pyops on the fewest threads over this one, in the same way. "Of the limit": the least time
+for the factored algorithm's multiply-adds at the machine's peak (fma), or for the compulsory
+traffic at its copy rate (copy), or for the rows of neighbours at the rate of gathering as many
+(gather), whichever is longest, over the shortest time measured. A peer whose results differ from
+the others' is not timed."""
 OVERHEAD = """\
 ## Overhead
 
@@ -115,7 +116,13 @@ def case_table(rows: list[Row], rates: Rates) -> str:
     """Cases that differ in the number of nodes alone, a line each phase and thread count."""
     peers = [peer for peer in PEERS[1:] if any(row.peer == peer for row in rows)]
     names = [NAMES[peer] for peer in peers]
-    lines = [["nodes", "phase", "threads", "pyops", "of the limit", *names, "best peer"]]
+    fewest = min(row.threads for row in rows)
+    lines = [
+        ["nodes", "phase", "threads", "pyops", "speed-up", "of the limit", *names, "best peer"]
+    ]
+    alone = {
+        (row.case, row.phase): row for row in rows if row.place == ("pyops", fewest) and row.seconds
+    }
 
     def place(row):
         return row.case.nodes, PHASES.index(row.phase), row.threads
@@ -124,7 +131,9 @@ def case_table(rows: list[Row], rates: Rates) -> str:
         found = {row.peer: row for row in group}
         row, base = next(iter(found.values())), found.get("pyops")
         start = [f"{row.case.nodes:,}", row.phase, str(row.threads)]
-        start += [cell(base, base), share(base, rates)]
+        one = alone.get((row.case, row.phase))
+        faster = base and base.seconds and one and base is not one
+        start += [cell(base, base), times(one, base) if faster else "", share(base, rates)]
         lines.append([*start, *(cell(found.get(peer), base) for peer in peers), best(found, base)])
     return table(lines)
 

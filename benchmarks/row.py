@@ -23,23 +23,29 @@ class Row:
     error: float | None = None  # relative, against another peer
     failure: str = ""
 
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.peer, self.threads
+
 
 def check(answers, rows):
     """Mark the rows whose answers are not those of the peer that most others agree with."""
-    candidates = [peer for peer in PEERS if peer in answers and peer != "pyops"]
+    candidates = sorted(
+        (place for place in answers if place[0] != "pyops"), key=lambda place: PEERS.index(place[0])
+    )
     errors = {
-        reference: {peer: distance(answers[peer], answers[reference]) for peer in answers}
+        reference: {place: distance(answers[place], answers[reference]) for place in answers}
         for reference in candidates
     }
     if not candidates:
         return
     tolerance = TOLERANCE[rows[0].case.dtype]
-    chosen = max(candidates, key=lambda peer: sum(e <= tolerance for e in errors[peer].values()))
+    chosen = max(candidates, key=lambda place: sum(e <= tolerance for e in errors[place].values()))
     for row in rows:
-        if row.peer in answers:
-            row.error = errors[chosen][row.peer]
+        if row.place in answers:
+            row.error = errors[chosen][row.place]
             if not row.error <= tolerance:
-                row.failure = f"wrong: {row.error:.1e} from {NAMES[chosen]}"
+                row.failure = f"wrong: {row.error:.1e} from {NAMES[chosen[0]]}"
 
 
 def distance(answers, references):
