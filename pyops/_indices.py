@@ -98,14 +98,14 @@ def check_count(label: str, value: Any, largest: int = LARGEST) -> int:
     return int(value)
 
 
-def check_bounds(label: str, indices: Indices, size: int, size_name: str) -> None:
+def check_bounds(label: str, indices: Indices, size: int, size_name: str, least: int = 0) -> None:
     if indices.dtype.kind != "i":
         raise TypeError(f"{label}: expected int32 or int64, got {indices.dtype}")
-    if len(indices) and not (indices.min() >= 0 and indices.max() < size):
-        wrong = (indices < 0) | (indices >= size)
+    if len(indices) and not (indices.min() >= least and indices.max() < size):
+        wrong = (indices < least) | (indices >= size)
         where = int(np.argmax(wrong))
         raise IndexError(
-            f"{label}: expected indices from 0 to {size_name}-1={size - 1}, "
+            f"{label}: expected indices from {least} to {size_name}-1={size - 1}, "
             f"got {indices[where]} at {where}"
         )
 

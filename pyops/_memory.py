@@ -59,6 +59,9 @@ class Pages:
         memory.madvise(mmap.MADV_HUGEPAGE, start, large * PAGE)
         return memory
 
+    def __reduce__(self) -> Any:
+        raise TypeError("the memory of an array cannot be copied without it")
+
     def __del__(self) -> None:
         if not hasattr(self, "memory") or self.count > self.most:
             return
@@ -77,6 +80,6 @@ def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if math.prod(shape) * dtype.itemsize >= PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
         try:
             return np.asarray(Pages(shape, dtype))
-        except OSError:  # no room, no more mappings, or no huge pages
+        except (OSError, OverflowError):  # no room, no more mappings, or no huge pages
             pass
     return np.empty(shape, dtype)

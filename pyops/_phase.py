@@ -153,7 +153,7 @@ class Phase:
         rows = check_indices(label, rows)
         if len(rows) != length:
             raise ValueError(f"{label}: expected {option.length}={length} numbers, got {len(rows)}")
-        check_bounds(label, rows + 1, length + 1, f"{option.length} + 1, counted from -1")
+        check_bounds(label, rows, length, option.length, least=-1)
         if option.turned:
             check_turned(label, rows, graph.src, graph.dst, graph._ids)
         counted: Indices = rows.astype(np.int64) + 1

@@ -12,7 +12,8 @@ from ._arrays import Array, check_array
 from ._indices import Indices, check_indices
 from .graph import Graph
 
-_MOST_BINS = 2**40
+_MOST_IMAGES = 10**6
+"""Cells around the first that are looked through."""
 
 
 def radius_graph(
@@ -81,12 +82,14 @@ def radius_graph(
     graphs = 1 + int(owner.max(initial=0))
     cells, periodic = _check_cell(caller, cell, pbc, graphs, positions)
     x = positions.astype(np.float64)
-    home, ghosts, shifts = _images(x, owner, cells, periodic, float(cutoff))
+    place = np.minimum(owner, len(cells) - 1)
+    home, ghosts, shifts = _images(x, np.linalg.inv(cells)[place], periodic, float(cutoff))
+    cells = cells[place]
     i, k = _close(x, home, ghosts, shifts, owner, cells, float(cutoff))
     j, shift = ghosts[k], shifts[k] + home[ghosts[k]] - home[i]
     order = np.lexsort((*shift.T, j, i))
     i, j, shift = i[order], j[order], shift[order]
-    offsets = np.einsum("ek,ekd->ed", shift, cells[owner[i]])
+    offsets = np.einsum("ek,ekd->ed", shift, cells[i])
     vectors = x[j] - x[i] + offsets
     # The way back comes after the same sum of negative numbers: both are kept, or neither.
     near = (vectors**2).sum(1) < float(cutoff) ** 2
@@ -102,11 +105,11 @@ def radius_graph(
 def _check_cell(
     caller: str, cell: object, pbc: object, graphs: int, positions: Array
 ) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """A cell for each graph, and along which of its vectors space is periodic."""
+    """A cell for each graph, or one for all, and along which vectors space is periodic."""
     if cell is None:
         if pbc is not None and np.any(np.asarray(pbc)):
             raise ValueError(f"{caller}: pbc: expected a cell beside it, got none")
-        return np.broadcast_to(np.eye(3), (graphs, 3, 3)), np.zeros(3, bool)
+        return np.eye(3)[None], np.zeros(3, bool)
     array = check_array(f"{caller}: cell", cell)
     if array.shape not in ((3, 3), (graphs, 3, 3)):
         raise ValueError(
@@ -116,16 +119,15 @@ def _check_cell(
     periodic = np.ones(3, bool) if pbc is None else np.asarray(pbc)
     if periodic.shape != (3,) or periodic.dtype != bool:
         raise ValueError(f"{caller}: pbc: expected three bool, got {pbc!r}")
-    cells = np.broadcast_to(array.astype(np.float64), (graphs, 3, 3))
-    if not (np.isfinite(cells).all() and (abs(np.linalg.det(cells)) > 0).all()):
+    array = array.astype(np.float64)
+    if not (np.isfinite(array).all() and (abs(np.linalg.det(array)) > 0).all()):
         raise ValueError(f"{caller}: cell: expected finite vectors that span a volume, got others")
-    return cells, periodic
+    return array.reshape(-1, 3, 3), periodic
 
 
 def _images(
     x: Array,
-    owner: Indices,
-    cells: Array,
+    inverse: Array,
     periodic: npt.NDArray[np.bool_],
     cutoff: float,
 ) -> tuple[Any, Any, Any]:
@@ -138,15 +140,18 @@ def _images(
     home = np.zeros((count, 3), np.int64)
     if not periodic.any() or count == 0:
         return home, np.arange(count), home
-    inverse = np.linalg.inv(cells)
-    fraction = np.einsum("nd,ndk->nk", x, inverse[owner])
+    fraction = np.einsum("nd,ndk->nk", x, inverse)
     home[:, periodic] = -np.floor(fraction[:, periodic]).astype(np.int64)
     fraction += home
-    reach = cutoff * np.linalg.norm(inverse, axis=1)[owner] * (1 + 1e-9) + 1e-9
-    ranges = [
-        range(-most, most + 1) if turns else range(1)
-        for most, turns in zip(np.ceil(reach.max(0)).astype(int), periodic, strict=True)
-    ]
+    reach = cutoff * np.linalg.norm(inverse, axis=1) * (1 + 1e-9) + 1e-9
+    most = np.where(periodic, np.ceil(reach.max(0)), 0)
+    images = np.prod(2 * most + 1)
+    if images > _MOST_IMAGES:
+        raise ValueError(
+            f"radius_graph: cell: expected one of which the cutoff of {cutoff:g} reaches at most "
+            f"{_MOST_IMAGES} images, got one of which it reaches {images:.2g}"
+        )
+    ranges = [range(-n, n + 1) for n in most.astype(int)]
     ghosts, shifts = [], []
     for shift in itertools.product(*ranges):
         moved = fraction + shift
@@ -161,8 +166,8 @@ def _close(
     x: Array, home: Any, ghosts: Any, shifts: Any, owner: Any, cells: Array, cutoff: float
 ) -> tuple[Any, Any]:
     """Pairs of a point and a ghost in neighbouring bins, and near enough up to rounding."""
-    points = x + np.einsum("nk,nkd->nd", home, cells[owner])
-    images = points[ghosts] + np.einsum("gk,gkd->gd", shifts, cells[owner[ghosts]])
+    points = x + np.einsum("nk,nkd->nd", home, cells)
+    images = points[ghosts] + np.einsum("gk,gkd->gd", shifts, cells[ghosts])
     return close_pairs(points, images, cutoff, owner, owner[ghosts])
 
 
@@ -178,28 +183,39 @@ def close_pairs(
         return empty, empty
     origin = np.minimum(others.min(0), points.min(0))
     extent = np.maximum(others.max(0), points.max(0)) - origin
-    width = cutoff * (1 + 1e-9)
-    while np.prod(extent / width + 3) * (1 + np.max(of_others)) > _MOST_BINS:
-        width *= 2
-    bins = (extent / width).astype(np.int64) + 3
-
-    def key(where: Any, graph: Any) -> Any:
-        place = ((where - origin) / width).astype(np.int64) + 1
-        return ((graph * bins[0] + place[:, 0]) * bins[1] + place[:, 1]) * bins[2] + place[:, 2]
-
-    keys = key(others, of_others)
+    width = cutoff * (1 + 1e-9) + 1e-15 * extent.max()  # the slack is beyond the rounding of bins
+    both = np.floor((np.concatenate([others, points]) - origin) / width)
+    owners = [np.broadcast_to(o, len(x)) for o, x in ((of_others, others), (owner, points))]
+    graph = np.unique(np.concatenate(owners), return_inverse=True)[1]
+    x, y, z = (_close_up(axis) for axis in both.T)
+    # Bins in numbers of the points, however far apart they are: no number below overflows.
+    x = _close_up(graph * (x.max() + 2) + x)
+    across = y.max() + 2
+    columns, column = np.unique(x * across + y, return_inverse=True)
+    along = z.max() + 2
+    m = len(others)
+    keys = column[:m] * along + z[:m]
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
-    own = key(points, owner)
     found_i, found_k = [], []
     for dx, dy in itertools.product((-1, 0, 1), repeat=2):
-        middle = own + (dx * bins[1] + dy) * bins[2]
+        wanted = (x[m:] + dx) * across + y[m:] + dy
+        there = np.minimum(np.searchsorted(columns, wanted), len(columns) - 1)
+        own = np.flatnonzero(columns[there] == wanted)
+        middle = there[own] * along + z[m:][own]
         first = np.searchsorted(keys, middle - 1)
         counts = np.searchsorted(keys, middle + 1, side="right") - first
-        i = np.repeat(np.arange(len(points)), counts)
+        i = np.repeat(own, counts)
         turn = np.arange(len(i)) - np.repeat(np.cumsum(counts) - counts, counts)
         k = order[np.repeat(first, counts) + turn]
         near = ((others[k] - points[i]) ** 2).sum(1) < (cutoff * (1 + 1e-9)) ** 2
         found_i.append(i[near])
         found_k.append(k[near])
     return np.concatenate(found_i), np.concatenate(found_k)
+
+
+def _close_up(bins: Any) -> Any:
+    """Bins numbered from 1 on: neighbours stay so, and wider gaps become those of one bin."""
+    known, place = np.unique(bins, return_inverse=True)
+    steps = np.where(np.diff(known) <= 1, 1, 2)
+    return (1 + np.concatenate([[0], np.cumsum(steps)]))[place]

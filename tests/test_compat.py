@@ -96,3 +96,20 @@ def test_refused(case, change, message):
         dimenet.agg_edge_to_edge_fwd(
             given["y"], *inputs, given["coo"], given["offsets"], given["order"], None
         )
+
+
+@pytest.mark.parametrize("fault", ["shape", "precision", "read-only"])
+def test_no_output_is_written_to_where_one_is_refused(case, fault):
+    a, coo, offsets, *_ = case
+    inputs = [a[name] for name in ("vector", "rbf", "embedding", "gy", "weights")]
+    outs = [np.zeros_like(a[name]) for name in ("rbf", "embedding", "weights")]
+    if fault == "shape":
+        outs[2] = outs[2][1:]
+    elif fault == "precision":
+        outs[2] = outs[2].astype(np.float32 if outs[2].dtype == np.float64 else np.float64)
+    else:
+        outs[2].flags.writeable = False
+    message = "^agg_edge_to_edge_bwd: output_grad_weights: expected"
+    with pytest.raises((TypeError, ValueError), match=message):
+        dimenet.agg_edge_to_edge_bwd(*outs, *inputs, coo, offsets)
+    assert not any(out.any() for out in outs)

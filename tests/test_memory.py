@@ -1,5 +1,6 @@
 """Large results: memory of their own while they live, kept for the next ones within bounds."""
 
+import copy
 import gc
 import mmap
 import sys
@@ -111,6 +112,13 @@ def test_without_huge_pages(monkeypatch, fault):
 def test_memory_error():
     with pytest.raises(MemoryError):
         new_array((2**50,), np.dtype(np.float64))
+
+
+@huge_pages
+def test_memory_is_not_copied():
+    """Two owners would both keep it."""
+    with pytest.raises(TypeError, match="cannot be copied"):
+        copy.copy(large(2).base)
 
 
 def test_threads():

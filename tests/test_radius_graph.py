@@ -86,6 +86,19 @@ def test_time_is_linear(rng):
     assert min(seconds(16_000) for _ in range(3)) < 40 * min(seconds(1000) for _ in range(3)) + 0.1
 
 
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e9, 1e12])
+def test_far_points(far, rng):
+    """Bins are few however far apart points are, in space or by the numbers of their graphs."""
+    points = rng.uniform(0, 3, (60, 3))
+    points[::7] += far * rng.integers(-1, 2, (9, 3))
+    owner = rng.integers(0, 3, 60)
+    graph, *_ = radius_graph(points, 1.2, batch=owner * (2**62 // 3))
+    near = np.linalg.norm(points[:, None] - points, axis=-1) < 1.2
+    near &= (owner[:, None] == owner) & ~np.eye(60, dtype=bool)
+    assert {*zip(graph.dst, graph.src, strict=True)} == {*zip(*np.nonzero(near), strict=True)}
+    assert graph.num_edges == near.sum()
+
+
 def test_nothing():
     graph, vectors, offsets, reverse = radius_graph(np.zeros((0, 3)), 1.0, cell=np.eye(3))
     assert (graph.num_src, graph.num_edges) == (0, 0)
@@ -114,6 +127,8 @@ POINTS = np.zeros((4, 3))
         ((POINTS, 1.0), {"cell": [[1.0]]}, TypeError, "cell: expected a NumPy array, got list"),
         ((POINTS, 1.0), {"pbc": [True] * 3}, ValueError, "pbc: expected a cell beside it"),
         ((POINTS, 1.0), {"cell": np.eye(3), "pbc": [1, 1, 1]}, ValueError, "pbc: expected three"),
+        ((POINTS, 1.0), {"cell": np.eye(3) / 99}, ValueError, "cell: expected one of which the cu"),
+        ((POINTS, 1.0), {"cell": np.eye(3) / 1e99}, ValueError, "cell: expected one of which"),
         ((POINTS, 1.0), {"batch": [0, 1]}, ValueError, "batch: expected num_nodes=4 numbers"),
         ((POINTS, 1.0), {"batch": [0, -1, 0, 0]}, ValueError, "batch: expected num_nodes=4"),
         ((POINTS, 1.0), {"batch": [0.5] * 4}, TypeError, "batch: expected int32 or int64"),

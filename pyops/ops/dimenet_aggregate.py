@@ -19,7 +19,7 @@ def dimenet_aggregate(
     *,
     num_spherical: Annotated[int, Between(1, 32)] = 7,
     exclude: Literal["node", "none", "image"] = "node",
-    reverse: Annotated[Indices, "num_edges", "exclude=image"] | None = None,
+    reverse: Annotated[Indices, "num_edges", "exclude=image", "turned"] | None = None,
 ) -> Annotated[Array, "num_edges, channels"]:
     r"""Edge-to-edge aggregation of DimeNet++: every edge sums those into its source, by angle.
 
@@ -51,7 +51,8 @@ def dimenet_aggregate(
         Which pairs are left out: those that come back to the node where e ends, none, or only the
         one with the reverse of e.
     reverse : array of int32 or int64, shape (num_edges,), optional
-        Row of the edge that is the reverse of each, or -1; for ``exclude="image"``.
+        Row of the edge that is the reverse of each, or -1; for ``exclude="image"``. The reverse of
+        an edge j -> i has to run i -> j, and its reverse has to be the edge.
 
     Returns
     -------

@@ -22,7 +22,7 @@ from ..._indices import check_indices
 from ...dimenet import dimenet_basis
 from ...graph import Graph
 from ...ops.dimenet_aggregate import dimenet_aggregate
-from ._queue import check_array, moved, on_host, queued
+from ._queue import check_array, check_output, moved, on_host, queued
 
 Integers = npt.ArrayLike
 
@@ -38,8 +38,11 @@ def radial_basis_fwd(
     """Both bases of scaled distances: see `pyops.dimenet_basis`."""
     distances, options = _distances("radial_basis_fwd", input_vector, input_w, output_sbf_rad)
     results = dimenet_basis(distances, input_w, **options)
-    _write("radial_basis_fwd", output_rbf=(output_rbf, results[0]))
-    _write("radial_basis_fwd", output_sbf_rad=(output_sbf_rad, results[1]))
+    _write(
+        "radial_basis_fwd",
+        output_rbf=(output_rbf, results[0]),
+        output_sbf_rad=(output_sbf_rad, results[1]),
+    )
 
 
 @queued
@@ -59,8 +62,11 @@ def radial_basis_bwd(
         distances, input_w, input_grad_rbf, input_grad_sbf_rad, **options
     )
     assert by_distances is not None
-    _write(caller, output_grad_vector=(output_grad_vector, by_distances[:, None]))
-    _write(caller, output_grad_w=(output_grad_w, by_w))
+    _write(
+        caller,
+        output_grad_vector=(output_grad_vector, by_distances[:, None]),
+        output_grad_w=(output_grad_w, by_w),
+    )
 
 
 @queued
@@ -89,9 +95,12 @@ def radial_basis_bwd_bwd(
         input_grad_grad_w,
         **options,
     )
-    _write(caller, output_grad_grad_rbf=(output_grad_grad_rbf, by_rbf))
-    _write(caller, output_grad_grad_sbf_rad=(output_grad_grad_sbf_rad, by_sbf))
-    _write(caller, output_grad_w=(output_grad_w, by_w))
+    _write(
+        caller,
+        output_grad_grad_rbf=(output_grad_grad_rbf, by_rbf),
+        output_grad_grad_sbf_rad=(output_grad_grad_sbf_rad, by_sbf),
+        output_grad_w=(output_grad_w, by_w),
+    )
 
 
 @queued
@@ -146,9 +155,12 @@ def agg_edge_to_edge_bwd(
         wanted=("radial", "embedding", "weights"),
         num_spherical=num_spherical,
     )
-    _write(caller, output_grad_rbf=(output_grad_rbf, rbf))
-    _write(caller, output_grad_embedding=(output_grad_embedding, embedding))
-    _write(caller, output_grad_weights=(output_grad_weights, weights))
+    _write(
+        caller,
+        output_grad_rbf=(output_grad_rbf, rbf),
+        output_grad_embedding=(output_grad_embedding, embedding),
+        output_grad_weights=(output_grad_weights, weights),
+    )
 
 
 @queued
@@ -186,9 +198,12 @@ def agg_edge_to_edge_bwd2_main(
         wanted=("radial", "embedding", "weights"),
         num_spherical=num_spherical,
     )
-    _write(caller, output_grad_rbf_grad_embedding=(output_grad_rbf_grad_embedding, rbf))
-    _write(caller, output_grad_embedding_grad_rbf=(output_grad_embedding_grad_rbf, embedding))
-    _write(caller, output_grad_weights=(output_grad_weights, weights))
+    _write(
+        caller,
+        output_grad_rbf_grad_embedding=(output_grad_rbf_grad_embedding, rbf),
+        output_grad_embedding_grad_rbf=(output_grad_embedding_grad_rbf, embedding),
+        output_grad_weights=(output_grad_weights, weights),
+    )
 
 
 @queued
@@ -268,9 +283,9 @@ def _graph(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
 
 
 def _write(caller: str, **outputs: tuple[Array, Array | None]) -> None:
+    """Results to the caller's arrays, of which all are checked before any is written to."""
     for name, (target, result) in outputs.items():
-        check_array(f"{caller}: {name}", target)
         assert result is not None
-        if target.shape != result.shape:
-            raise ValueError(f"{caller}: {name}: expected shape {result.shape}, got {target.shape}")
+        check_output(f"{caller}: {name}", target, result.shape, result.dtype)
+    for target, result in outputs.values():
         target[...] = result
