@@ -231,19 +231,56 @@ def test_nan_at_a_dense_node(value, rng):
     assert np.isfinite(gradients[2]).all()
 
 
-def test_an_excluded_pair_may_overflow(rng):
-    """Edges 0 -> 1 and 1 -> 0 make no pair, whatever their product would be."""
-    graph = pyops.Graph([0, 1, 2, 1], [1, 0, 1, 3], 4)
-    inputs = [a.astype("f") for a in arrays(rng, graph)]
+def star(degree):
+    """Node 0 with so many neighbours, edges into it first; the one back is excluded from each."""
+    leaves, centre = np.arange(1, degree + 1), np.zeros(degree, int)
+    return pyops.Graph(np.r_[leaves, centre], np.r_[centre, leaves], degree + 1)
+
+
+@pytest.mark.parametrize("degree", [3, 10, 30])
+def test_an_excluded_pair_may_overflow(degree, rng):
+    """The first edge into a node and the one back make no pair, whatever their product would be."""
+    inputs = [a.astype("f") for a in arrays(rng, star(degree))]
     gy = rng.standard_normal(inputs[2].shape).astype("f")
     inputs[2][0] *= 1e25
-    gy[1] *= 1e25
+    gy[degree] *= 1e25
     found, exact = (
-        pyops.dimenet_aggregate.backward(graph, *arguments, num_spherical=3)
+        pyops.dimenet_aggregate.backward(star(degree), *arguments, num_spherical=3)
         for arguments in ((*inputs, gy), [a.astype("d") for a in (*inputs, gy)])
     )
     for got, expected in zip(found, exact, strict=True):
         assert np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("factor", [1, 1e3, 1e5, 1e7])
+@pytest.mark.parametrize("degree", [6, 20, 60])
+def test_an_excluded_edge_costs_no_digits(degree, factor, rng):
+    """However far it is ahead of those that are not excluded."""
+    exact = arrays(rng, star(degree))
+    exact[2][0] *= factor
+    gy = rng.standard_normal(exact[2].shape)
+    gy[degree + 1] *= factor
+    inputs = [a.astype("f") for a in (*exact, gy)]
+    y, expected = (
+        pyops.dimenet_aggregate(star(degree), *a[:4], num_spherical=3) for a in (inputs, exact)
+    )
+    back, expected_back = (
+        pyops.dimenet_aggregate.backward(star(degree), *a, num_spherical=3)
+        for a in (inputs, [*exact, gy])
+    )
+    for got, wanted in (y[degree], expected[degree]), (back[2][1], expected_back[2][1]):
+        assert np.abs(got - wanted).max() <= 3e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("degree", [5, 20, 60])
+def test_nothing_but_excluded_pairs(degree, rng):
+    ends = np.repeat([0, 1], degree)
+    graph = pyops.Graph(ends, 1 - ends)
+    inputs = [a.astype("f") for a in arrays(rng, graph)]
+    gy, *h = (rng.standard_normal(a.shape).astype("f") for a in (inputs[2], *inputs))
+    assert not pyops.dimenet_aggregate(graph, *inputs, num_spherical=3).any()
+    for result in pyops.dimenet_aggregate.double_backward(graph, *inputs, gy, *h, num_spherical=3):
+        assert not result.any()
 
 
 REVERSED = pyops.Graph([0, 1], [1, 0], 2)
