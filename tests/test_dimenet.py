@@ -12,7 +12,7 @@ from pyops import blocks
 
 from .cases import PHASES, Problem
 from .compare import assert_close, assert_same
-from .graphs import drawn
+from .graphs import drawn, reverses
 from .reference import reference as oracle
 from .reference import spherical_basis as reference
 
@@ -250,6 +250,28 @@ def test_an_excluded_pair_may_overflow(degree, rng):
     )
     for got, expected in zip(found, exact, strict=True):
         assert np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def crowds(nodes, degree):
+    """Many edges from each node to each."""
+    ends = np.random.default_rng(1).integers(0, nodes, (2, nodes * degree))
+    return pyops.Graph(*ends, nodes)
+
+
+@pytest.mark.parametrize("exclude", ["node", "image", "none"])
+@pytest.mark.parametrize("graph", [star(80), crowds(2, 70), crowds(20, 70)], ids=str)
+def test_more_edges_than_are_taken_at_once(graph, exclude, rng):
+    """Excluded pairs are few of each mark, or so many that they make a density of their own."""
+    options = {"num_spherical": 4, "exclude": exclude}
+    if exclude == "image":
+        options["reverse"] = reverses(graph)
+    inputs = dict(zip(NAMES, arrays(rng, graph, degrees=4), strict=True))
+    for name in ("gy", *NAMES):
+        like = inputs["embedding" if name == "gy" else name]
+        inputs["gy" if name == "gy" else "h" + name] = rng.standard_normal(like.shape)
+    problem = Problem(pyops.dimenet_aggregate, graph, options, inputs)
+    for phase in PHASES:
+        assert_close(problem.run(phase), oracle(problem, phase), 1e-12)
 
 
 @pytest.mark.parametrize("factor", [1, 1e3, 1e5, 1e7])
