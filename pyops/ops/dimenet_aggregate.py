@@ -29,8 +29,8 @@ def dimenet_aggregate(
 
     over the edges f into the source of e, where u are the directions of the vectors, R the radial
     part and X the embedding of an edge, [A; B] the weights. No list of such pairs is made: nodes of
-    high degree sum spherical harmonics instead, in time linear in their edges and in the pairs that
-    are excluded. Sources and destinations are the same nodes, numbered alike.
+    high degree sum spherical harmonics instead, in time linear in their edges. Sources and
+    destinations are the same nodes, numbered alike.
 
     Parameters
     ----------
