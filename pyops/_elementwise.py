@@ -92,7 +92,7 @@ def plan_call(
         dtype,
         tuple(constants.values()),
         (),
-        None,
+        (),
         tuple(outputs),
         itemgetter(*map(names.index, slots)),
         tuple(names),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ class Operator:
     Made from a function without a body: its signature declares inputs, shapes and options, its
     docstring the formula. What else there is to say of sizes is said by keywords, see `Signature`.
     """
+
+    table: ClassVar[dict[str, Any]] = OPERATORS
 
     def __init__(self, function: Callable[..., Any], **sizes: Any) -> None:
         self.signature = Signature(function, **sizes)
@@ -41,7 +43,7 @@ class Operator:
             self._attention = Phase(
                 self.signature, self.name, "forward", self.room, special="attention"
             )
-        OPERATORS[self.name] = self
+        self.table[self.name] = self
 
     @property
     def room(self) -> str:
@@ -200,13 +202,16 @@ class Operator:
         """The derivatives, as the docstring lists them."""
         inputs = self.signature.inputs
         names = ", ".join(self.signature.positional)
+        y, gy, dgy, dy = (
+            ", ".join(p + n for n in self.signature.results) for p in ("", "g", "dg", "d")
+        )
         g, h, d, t = (", ".join(prefix + n for n in inputs) for prefix in ("g", "h", "d", "t"))
         return (
             "Derivatives\n-----------\n"
-            f"y, saved = {self.name}.forward({names}, ...)\n"
-            f"{g} = {self.name}.backward({names}, gy, saved=None, wanted=None, ...)\n"
-            f"{d}, dgy = {self.name}.double_backward({names}, gy, {h}, ...)\n"
-            f"dy = {self.name}.jvp({names}, {t}, ...)\n\n"
+            f"{f'({y})' if ',' in y else y}, saved = {self.name}.forward({names}, ...)\n"
+            f"{g} = {self.name}.backward({names}, {gy}, saved=None, wanted=None, ...)\n"
+            f"{d}, {dgy} = {self.name}.double_backward({names}, {gy}, {h}, ...)\n"
+            f"{dy} = {self.name}.jvp({names}, {t}, ...)\n\n"
             "All take the options above, and `out` and `accumulate` to write or add to arrays."
         )
 

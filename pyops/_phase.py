@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,20 +50,22 @@ class Phase:
 
         self.slots = [Slot(i.name, i.name, i.forms, "input", not i.optional) for i in inputs]
         if name != "forward":
-            self.slots.append(Slot("gy", "gy", (signature.output,), "gy"))
+            for y, shape in signature.results.items():
+                self.slots.append(Slot("g" + y, "g" + y, (shape,), "gy"))
         if second:
             tag = "t" if name == "jvp" else "h"
             self.slots += [Slot("h" + i.name, tag + i.name, i.forms, "cotangent") for i in inputs]
         self.groups = 2 if second else 1
-        self.seeds = 1 if name in ("backward", "double_backward") else 0
+        results = signature.results
+        self.seeds = len(results) if name in ("backward", "double_backward") else 0
 
-        self.outputs: dict[str, Shape] = {"y": signature.output}
+        self.outputs: dict[str, Shape] = dict(results)
         """The outputs by the names that the kernel gives them."""
         if name != "forward":
             tag = "d" if second else "g"
             self.outputs = {tag + i.name: i.shape for i in inputs}
         if second:
-            self.outputs["dgy"] = signature.output
+            self.outputs |= {"dg" + y: shape for y, shape in results.items()}
         if special == "attention":
             assert signature.attention is not None
             self.outputs = {"alpha": signature.attention}
@@ -74,8 +76,20 @@ class Phase:
         self.labels = {o: "out" if o == one else f"out: {o}" for o in self.outputs}
 
         self.room, self.kernel = room, special or ("double_backward" if second else name)
-        self._variants = compiled(room, self.kernel)
+        self._variants = self._compiled()
         self._plans: dict[Any, Plan] = {}
+
+    def _compiled(self) -> dict[str, Kernel]:
+        return compiled(self.room, self.kernel)
+
+    @property
+    def parts(self) -> tuple[Phase, ...]:
+        """The phases whose kernels are run for this one."""
+        return (self,)
+
+    def shares(self, values: dict[str, Any]) -> Iterator[tuple[Phase, dict[str, Any]]]:
+        """What each of these takes, by name, of all that this one has."""
+        yield self, values
 
     def run(
         self,
@@ -95,8 +109,7 @@ class Phase:
         if plan is None:
             return self._on_device(given, {**options, **rows}, wanted, out, accumulate)
         inputs = self._inputs(given)
-        if plan.zeros is not None:
-            inputs.append(np.zeros(plan.zeros, plan.dtype).T)
+        inputs += [np.zeros(shape, plan.dtype).T for shape in plan.zeros]
         if out is not None or accumulate is not False:
             check_outputs(self.caller, self.labels, plan.outputs, plan.dtype, out, accumulate)
         buffers: list[Array | None]
@@ -273,7 +286,7 @@ class Phase:
         padding = [None] * (most - count)
         arrays = [*rest[:count], *padding]
         if self.name != "forward":
-            arrays += rest[count : count + self.seeds] or [None]
+            arrays += rest[count : count + self.seeds] or [None] * len(self.signature.results)
         if self.groups == 2:
             arrays += [*rest[count + self.seeds :], *padding]
         return graph, arrays
@@ -296,7 +309,7 @@ class Phase:
     def _wants(self, wanted: Collection[str] | None, arrays: Sequence[Any]) -> tuple[str, ...]:
         """The outputs to compute; by default all that have an input."""
         if self.name in ("forward", "jvp"):
-            return (list(self.outputs)[-1],)
+            return tuple(self.outputs)[-len(self.signature.results) :]
         held = dict(zip(self.signature.inputs, arrays, strict=False))
         if wanted is None:
             return tuple(name for name in self.outputs if held.get(name[1:], ()) is not None)

@@ -45,8 +45,8 @@ class Plan:
     """Sizes, choices, bits, and stand-ins for the arrays that are not given or not wanted."""
     indices: tuple[str, ...]
     """The index arrays to take from the graph."""
-    zeros: tuple[int, ...] | None
-    """The shape of a cotangent gy to make, where none is given and the kernel reads it."""
+    zeros: tuple[tuple[int, ...], ...]
+    """The shapes of cotangents gy to make, where none are given and the kernel reads them."""
     outputs: tuple[tuple[int, ...] | None, ...]
     """The shapes of the outputs that are wanted."""
     order: Callable[[Sequence[Any]], tuple[Any, ...]]
@@ -100,8 +100,10 @@ def make_plan(
     missing |= {"", *([] if known.get("shared_edges") else ["no shared"])}
     unread = tuple(s for case, some in signature.unread.items() if case in missing for s in some)
     used = [s.name for s, a in zip(slots, arrays, strict=True) if a is not None]
-    zeros = "gy" in shapes and "gy" not in used and any(name != "dgy" for name in wanted)
-    used += ["gy"] * zeros + [name for name in outputs if name in wanted]
+    seeds = [s.name for s in slots if s.role == "gy"]
+    reads = any(name[1:] not in seeds for name in wanted)
+    zeros = [name for name in seeds if reads and name not in used]
+    used += zeros + [name for name in outputs if name in wanted]
     flat = {i.shape for i in signature.inputs.values() if len(i.forms) > 1}
     absent = {
         n: np.empty((0, *(() if declared[n] in flat else shapes[n][1:])), dtype).T
@@ -121,7 +123,7 @@ def make_plan(
         dtype,
         tuple(constants.values()),
         tuple(indices),
-        shapes["gy"] if zeros else None,
+        tuple(shapes[name] for name in zeros),
         tuple(shapes[name] if name in wanted else None for name in outputs),
         itemgetter(*map(names.index, arguments)),
         tuple(names),

@@ -113,14 +113,15 @@ class Signature:
     ``Annotated[int, Between(...)]``), numbers ``float``, flags ``bool``, options with choices
     ``Literal``, and ``Annotated[Indices, length, "option=choice"]`` row numbers for one choice of
     an option, with "turned" after these if they pair edges with their reverses. ``"axis, axis |
-    axis*axis"`` is an array that comes in one form or another. `where` gives, for a choice, the
-    sizes that follow from it, likewise for "flag" and "no flag", and for "no input" where that is
-    absent; `at_most`, for a size, another one that it may not exceed; `by_sample` the shapes of
-    gradients that are also had sample by sample; `also` names under which the gradients are known
-    in Fortran besides; `attention` the shape of weights that the call returns where asked; `one_of`
-    the optional inputs of which one has to be given; `unread` the index arrays, by the beginnings
-    of their names, that kernels do not read for "no input", where that is absent, for "no shared",
-    where no edge is, or ever, for "".
+    axis*axis"`` is an array that comes in one form or another. Several results are a ``tuple`` of
+    arrays, each with its name after the shape. `where` gives, for a choice, the sizes that follow
+    from it, likewise for "flag" and "no flag", and for "no input" where that is absent; `at_most`,
+    for a size, another one that it may not exceed; `by_sample` the shapes of gradients that are
+    also had sample by sample; `also` names under which the gradients are known in Fortran besides;
+    `attention` the shape of weights that the call returns where asked; `one_of` the optional inputs
+    of which one has to be given; `unread` the index arrays, by the beginnings of their names, that
+    kernels do not read for "no input", where that is absent, for "no shared", where no edge is, or
+    ever, for "".
     """
 
     def __init__(
@@ -152,7 +153,8 @@ class Signature:
             else:
                 forms = parse_forms(_axes(hints[name]))
                 self.inputs[name] = Input(name, forms, parameter.default is None)
-        self.output = parse_shape(_axes(hints["return"]))
+        self.results = _results(hints["return"])
+        self.output = next(iter(self.results.values()))
         self.where = {
             choice: {name: Size(text) for name, text in sizes.items()}
             for choice, sizes in (where or {}).items()
@@ -201,7 +203,9 @@ class Signature:
             kind(i.name, kind.KEYWORD_ONLY, default=None, annotation=i.length)
             for i in self.indexed.values()
         ]
-        return inspect.Signature(shown, return_annotation=_text(self.output))
+        returns = [_text(shape) for shape in self.results.values()]
+        text = returns[0] if len(returns) == 1 else f"({'), ('.join(returns)})"
+        return inspect.Signature(shown, return_annotation=text)
 
 
 def _text(*forms: Shape) -> str:
@@ -211,6 +215,14 @@ def _text(*forms: Shape) -> str:
 def _axes(hint: Any) -> str:
     """The shape in Annotated[Array, shape], also inside an optional."""
     return str(_annotated(hint).__metadata__[0])
+
+
+def _results(hint: Any) -> dict[str, Shape]:
+    """The shapes of what is returned: y, or several by their names."""
+    if typing.get_origin(hint) is tuple:
+        parts = [part.__metadata__ for part in typing.get_args(hint)]
+        return {name: parse_shape(axes) for axes, name in parts}
+    return {"y": parse_shape(_axes(hint))}
 
 
 def _is_indexed(hint: Any) -> bool:

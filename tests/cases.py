@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyops import Graph, _operator
+from pyops._compound import COMPOUNDS
 from pyops._operator import Operator
 
 from .graphs import GRAPHS, reverses
@@ -18,6 +19,8 @@ from .reference.gno_kernel import preactivations
 PHASES = "forward", "backward", "double_backward", "jvp"
 OPERATORS = {name: op for name, op in _operator.OPERATORS.items() if op.name == op.room}
 """Those with a room of their own, whose declaration has shapes."""
+EVERY = OPERATORS | COMPOUNDS
+"""And those that are made of several of them."""
 SOFTMAX = {name for name in OPERATORS if name in ("gat", "gat_v2", "transformer_conv")}
 SOFTMAX |= OPERATORS.keys() & {"segment_softmax"}
 """Those whose weights are exponentials over a row."""
@@ -63,13 +66,18 @@ class Problem:
     def cotangents(self):
         return [self.arrays["h" + name] for name in self.op.signature.inputs]
 
+    @property
+    def seeds(self):
+        """The cotangents of the results: gy, but for compounds."""
+        return ["g" + name for name in self.op.signature.results]
+
     def names(self, phase):
         """The arrays that a phase takes, in its order."""
         inputs = [*self.op.signature.inputs]
         return {
             "forward": inputs,
-            "backward": [*inputs, "gy"],
-            "double_backward": [*inputs, "gy", *("h" + name for name in inputs)],
+            "backward": [*inputs, *self.seeds],
+            "double_backward": [*inputs, *self.seeds, *("h" + name for name in inputs)],
             "jvp": [*inputs, *("h" + name for name in inputs)],
         }[phase]
 
@@ -121,7 +129,7 @@ class Case:
 
     def problem(self, graph=None, *, seed=0, **widths):
         """Random float64 arrays for the case, on its graph or another, of its widths or others."""
-        op = OPERATORS[self.op]
+        op = EVERY[self.op]
         rng = np.random.default_rng([seed, zlib.crc32(str(self).encode())])
         graph = graph or GRAPHS[self.graph]()
         sizes = {**WIDTHS[self.widths], **widths}
@@ -148,7 +156,7 @@ class Case:
         given = [i for i in inputs if i.name not in self.absent]
         arrays = {i.name: None for i in inputs} | {"h" + i.name: None for i in inputs}
         arrays |= {i.name: draw(i.shape, _law(rng, i.name)) for i in given}
-        arrays |= {"gy": draw(op.signature.output)}
+        arrays |= {"g" + name: draw(shape) for name, shape in op.signature.results.items()}
         arrays |= {"h" + i.name: draw(i.shape) for i in given}
         if options.get("activation") == "relu" and "coords" in arrays:
             keep_from_kinks(rng, arrays["coords"], arrays["params"], options["hidden"])
@@ -214,10 +222,11 @@ def variants(op):
 
 def representative(name):
     """The last variant whose optional inputs are all there, for checks that need no other."""
-    return [case for case in variants(OPERATORS[name]) if not case.absent][-1]
+    return [case for case in variants(EVERY[name]) if not case.absent][-1]
 
 
 VARIANTS = [case for op in OPERATORS.values() for case in variants(op)]
+EVERY_VARIANT = VARIANTS + [case for op in COMPOUNDS.values() for case in variants(op)]
 
 
 def _cases():

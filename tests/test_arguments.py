@@ -8,18 +8,23 @@ import pytest
 
 import pyops
 
-from .cases import OPERATORS, PHASES, VARIANTS, representative
+from .cases import EVERY, EVERY_VARIANT, PHASES, representative
 from .compare import assert_same
 
-every_variant = pytest.mark.parametrize("case", VARIANTS, ids=str)
-every_operator = pytest.mark.parametrize("name", OPERATORS)
+every_variant = pytest.mark.parametrize("case", EVERY_VARIANT, ids=str)
+every_operator = pytest.mark.parametrize("name", EVERY)
+
+
+def every(y):
+    """The results of a call, also where there is one."""
+    return y if isinstance(y, tuple) else (y,)
 
 
 @pytest.mark.parametrize("phase", ["backward", "double_backward"])
 @every_variant
 def test_wanted(case, phase):
     problem = case.problem()
-    names = [*problem.op.signature.inputs] + ["gy"] * (phase == "double_backward")
+    names = [*problem.op.signature.inputs] + problem.seeds * (phase == "double_backward")
     expected = dict(zip(names, problem.run(phase), strict=True))
     given = [name for name in names if problem.arrays[name] is not None]
     for number in range(len(given)):
@@ -53,48 +58,51 @@ def test_no_cotangent_is_a_zero_cotangent(case, phase):
 
 @every_operator
 def test_no_gy_is_a_zero_gy(name):
-    for gradient in representative(name).problem().having(gy=None).run("backward"):
+    problem = representative(name).problem()
+    for gradient in problem.having(**dict.fromkeys(problem.seeds)).run("backward"):
         assert not gradient.any()
 
 
 @every_operator
 def test_optional_inputs_may_be_left_out(name):
-    inputs = [*OPERATORS[name].signature.inputs]
+    inputs = [*EVERY[name].signature.inputs]
     case = next(
         case
-        for case in reversed(VARIANTS)
+        for case in reversed(EVERY_VARIANT)
         if case.op == name and inputs[len(inputs) - len(case.absent) :] == [*case.absent]
     )
     problem = case.problem()
-    op, options, gy = problem.op, problem.options, problem.arrays["gy"]
+    op, options = problem.op, problem.options
+    gy = [problem.arrays[name] for name in problem.seeds]
     graph = [problem.graph] if problem.graph else []
     inputs = [a for a in problem.inputs if a is not None]
     h = [a for a in problem.cotangents if a is not None]
     full = {phase: problem.run(phase) for phase in PHASES}
-    assert_same([op(*graph, *inputs, **options)], full["forward"])
-    assert_same(op.backward(*graph, *inputs, gy, **options), full["backward"])
-    assert_same(op.double_backward(*graph, *inputs, gy, *h, **options), full["double_backward"])
-    assert_same([op.jvp(*graph, *inputs, *h, **options)], full["jvp"])
+    assert_same(every(op(*graph, *inputs, **options)), full["forward"])
+    assert_same(op.backward(*graph, *inputs, *gy, **options), full["backward"])
+    assert_same(op.double_backward(*graph, *inputs, *gy, *h, **options), full["double_backward"])
+    assert_same(every(op.jvp(*graph, *inputs, *h, **options)), full["jvp"])
 
 
 @every_variant
 def test_saved(case):
     problem = case.problem()
     y, saved = problem.op.forward(*problem.arguments("forward"), **problem.options)
-    assert_same([y], problem.run("forward"))
+    assert_same(every(y), problem.run("forward"))
     for phase in "backward", "double_backward", "jvp":
         assert_same(problem.run(phase, saved=saved), problem.run(phase))
 
 
 @every_operator
 def test_defaults_of_options(name):
-    problem = next(case for case in VARIANTS if case.op == name).problem()
+    problem = next(case for case in EVERY_VARIANT if case.op == name).problem()
     declared = problem.op.signature.options
     for option in declared.values():
         if option.choices:
             assert option.default == option.choices[0] == problem.options[option.name]
     sizes = {k: v for k, v in problem.options.items() if declared[k].is_size}
-    assert_same([problem.op(*problem.arguments("forward"), **sizes)], problem.run("forward"))
+    y = problem.op(*problem.arguments("forward"), **sizes)
+    assert_same(every(y), problem.run("forward"))
 
 
 def test_plans_are_kept_for_arrays_alone():
@@ -122,7 +130,7 @@ class Text(str):
 @pytest.mark.parametrize("phase", PHASES)
 @every_variant
 def test_options_may_be_scalars_of_numpy(case, phase):
-    problem, declared = case.problem(), OPERATORS[case.op].signature.options
+    problem, declared = case.problem(), EVERY[case.op].signature.options
     expected = problem.run(phase)
     kinds = {bool: np.bool_, int: np.int64, float: np.float64, str: Text}
     options = {n: v for n, v in problem.options.items() if n in declared}

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from .cases import OPERATORS, PHASES, representative
+from .cases import EVERY, PHASES, representative
 from .compare import assert_same
 from .layouts import LAYOUTS
 
 every_phase = pytest.mark.parametrize("phase", PHASES)
-every_operator = pytest.mark.parametrize("name", OPERATORS)
+every_operator = pytest.mark.parametrize("name", EVERY)
 every_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 

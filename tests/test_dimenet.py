@@ -9,8 +9,9 @@ from scipy.special import spherical_jn
 
 import pyops
 from pyops import blocks
+from pyops._compound import CompoundPhase
 
-from .cases import PHASES, Problem
+from .cases import PHASES, Problem, representative
 from .compare import assert_close, assert_same
 from .graphs import drawn, reverses
 from .reference import reference as oracle
@@ -157,6 +158,38 @@ def test_basis_is_both(rng):
     assert pickle.loads(pickle.dumps(pyops.dimenet_basis)) is pyops.dimenet_basis
     with pytest.raises(ValueError, match=r"^dimenet_basis: frequencies: expected shape"):
         pyops.dimenet_basis(x, np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("phase", "wanted", "rooms"),
+    [
+        ("backward", ("distances",), ["spherical_basis", "radial_basis"]),
+        ("backward", ("frequencies",), ["radial_basis"]),
+        ("double_backward", ("gsbf",), ["spherical_basis"]),
+        ("double_backward", ("frequencies", "grbf"), ["radial_basis"]),
+        ("double_backward", (), []),
+    ],
+)
+def test_kernels_that_are_not_wanted_do_not_run(phase, wanted, rooms, monkeypatch):
+    shares, ran = CompoundPhase.shares, []
+
+    def watched(phase, values):
+        for part, own in shares(phase, values):
+            ran.append(part.room)
+            yield part, own
+
+    monkeypatch.setattr(CompoundPhase, "shares", watched)
+    representative("dimenet_basis").problem().run(phase, wanted=wanted)
+    assert ran == rooms
+
+
+def test_nothing_is_written_where_one_output_is_refused():
+    problem = representative("dimenet_basis").problem()
+    for phase in PHASES:
+        out = [np.zeros_like(a) for a in problem.run(phase)]
+        with pytest.raises(TypeError, match=r"^dimenet_basis\S*: out: \w+: expected float64 like"):
+            problem.run(phase, out=[*out[:-1], out[-1].astype("f")])
+        assert not any(a.any() for a in out)
 
 
 @pytest.mark.parametrize("exclude", ["node", "none"])

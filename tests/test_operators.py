@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from .cases import OPERATORS, PHASES, representative
+from .cases import EVERY, PHASES, representative
 from .compare import assert_same
 
-every_operator = pytest.mark.parametrize("name", OPERATORS)
+every_operator = pytest.mark.parametrize("name", EVERY)
 
 
 @every_operator
 def test_help(name):
-    op = OPERATORS[name]
+    op = EVERY[name]
     text = pydoc.plain(pydoc.render_doc(op))
     assert repr(op) == f"{name}{inspect.signature(op)}"
     for i in op.signature.inputs.values():
@@ -32,7 +32,7 @@ def test_help(name):
 
 @every_operator
 def test_signature(name):
-    op = OPERATORS[name]
+    op = EVERY[name]
     parameters = inspect.signature(op).parameters
     names = [*op.signature.positional, *op.signature.options, *op.signature.indexed]
     assert list(parameters) == names
@@ -45,7 +45,7 @@ def test_signature(name):
 
 @every_operator
 def test_pickle(name):
-    op = OPERATORS[name]
+    op = EVERY[name]
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(op, protocol)) is op
     assert pickle.loads(pickle.dumps(op.backward)) == op.backward

@@ -6,11 +6,11 @@ import pytest
 
 import pyops
 
-from .cases import OPERATORS, VARIANTS
+from .cases import EVERY, EVERY_VARIANT
 from .refusals import WIDTHS, refusals
 from .refusals.arrays import other_lengths
 
-REFUSALS = {op.name: [*refusals(op)] for op in OPERATORS.values()}
+REFUSALS = {op.name: [*refusals(op)] for op in EVERY.values()}
 
 
 @pytest.mark.parametrize("refusal", [r for every in REFUSALS.values() for r in every], ids=str)
@@ -26,7 +26,7 @@ def test_there_are_enough(every):
     assert len(Counter(r.cause for r in every)) >= 12
 
 
-@pytest.mark.parametrize("case", VARIANTS, ids=str)
+@pytest.mark.parametrize("case", EVERY_VARIANT, ids=str)
 def test_shapes_belong_together(case):
     problem = case.problem(**WIDTHS)
     for name in problem.names("double_backward"):

@@ -34,7 +34,7 @@ def run(
 ) -> tuple[Any, ...]:
     """Check a call, queue its kernels on the caller's current stream, return its outputs."""
     call = Call(phase, given)
-    room = find_room(phase)
+    rooms = {part: find_room(part) for part in phase.parts}
     rows = {n: options[n] for n in phase.signature.indexed if n in options}
     rest = {n: value for n, value in options.items() if n not in rows}
     precision = check_precision(phase.caller, rest.pop("precision", "highest"))
@@ -67,9 +67,9 @@ def run(
                 for place, name in enumerate(plan.names):
                     if name not in fields or place >= len(plan.constants):
                         fields[name] = values[place]
-                a = SimpleNamespace(**fields)
-                a.graph, a.precision, a.table = call.graph, precision, call.table
-                room(call.runtime, a)
+                fields |= {"graph": call.graph, "precision": precision, "table": call.table}
+                for part, own in phase.shares(fields):
+                    rooms[part](call.runtime, SimpleNamespace(**own))
             for buffer, target in zip(buffers, targets, strict=True):
                 if target is not None:
                     target[...] = buffer
@@ -137,9 +137,7 @@ class Call:
     def inputs(self, plan: Plan) -> list[Any]:
         """The arrays as the kernels take them."""
         arrays = [self.runtime.xp.ascontiguousarray(array) for array in self._arrays]
-        return (
-            arrays if plan.zeros is None else [*arrays, self.runtime.zeros(plan.zeros, plan.dtype)]
-        )
+        return arrays + [self.runtime.zeros(shape, plan.dtype) for shape in plan.zeros]
 
     def buffers(
         self, plan: Plan, out: Sequence[Any] | None, accumulate: bool, inputs: Sequence[Any]

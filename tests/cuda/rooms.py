@@ -43,7 +43,7 @@ def on_device(rt):
     run = Phase.run
 
     def moved(phase, given, options, wanted=None, out=None, accumulate=False):
-        if phase.room not in ROOMS:
+        if not {part.room for part in phase.parts} <= ROOMS.keys():
             return run(phase, given, options, wanted, out, accumulate)
         outs = None if out is None else [*map(move, out)]
         results = run(phase, [*map(move, given)], options, wanted, outs, accumulate)

@@ -5,7 +5,7 @@ import pytest
 
 from pyops.cuda.ops import dimenet_aggregate
 
-from ..cases import PHASES, variants
+from ..cases import PHASES, representative, variants
 from ..graphs import drawn
 from .host import COMPILER, Host
 from .rooms import OPERATORS, on_device
@@ -41,6 +41,22 @@ def test_chunks_of_entries(case, phase, monkeypatch):
     """Gradients of a few entries are kept at once, of whatever number of them."""
     monkeypatch.setattr(dimenet_aggregate, "MOST", 100)
     agree(case.problem(), phase)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("phase", PHASES)
+def test_both_bases(phase, accumulate):
+    problem = representative("dimenet_basis").problem()
+    agree(problem, phase)
+    shapes = [a.shape for a in problem.run(phase)]
+
+    def into(shapes):
+        return problem.run(phase, out=[np.ones(s) for s in shapes], accumulate=accumulate)
+
+    with on_device(Host(1)):
+        got = into(shapes)
+    for a, b in zip(got, into(shapes), strict=True):
+        assert abs(a - b).max() <= 1e-11 * abs(b).max()
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -33,7 +33,7 @@ def refusals(problem):
     cotangents = ["h" + name for name in inputs]
     introduced = {
         "forward": [*inputs],
-        "backward": ["gy"],
+        "backward": problem.seeds,
         "double_backward": cotangents,
         "jvp": cotangents,
     }

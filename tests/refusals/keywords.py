@@ -22,7 +22,7 @@ def refusals(problem):
 
 def _wanted(problem, phase):
     first, *rest = problem.op.signature.inputs
-    names = ", ".join([first, *rest] + ["gy"] * (phase == "double_backward"))
+    names = ", ".join([first, *rest] + problem.seeds * (phase == "double_backward"))
     for cause, wanted, error, message in (
         ("string", first, TypeError, "expected a collection of names, got str"),
         ("number", 1, TypeError, "expected a collection of names, got int"),
@@ -43,10 +43,9 @@ def _wanted(problem, phase):
 
 def _outputs(problem, phase):
     results = problem.run(phase)
-    single = phase in ("forward", "jvp")
+    single = phase in ("forward", "jvp") and len(results) == 1
     *_, last = results
-    prefix = "g" if phase == "backward" else "d"
-    names = [prefix + name for name in problem.op.signature.inputs] + ["dgy"] * (prefix == "d")
+    names = _names(problem, phase)
     label = "out" if single else f"out: {names[len(results) - 1]}"
 
     def wrong(cause, array, error, message):
@@ -83,6 +82,16 @@ def _outputs(problem, phase):
         yield from _lists(problem, phase, results, names)
 
 
+def _names(problem, phase):
+    """What the entries of `out` are called."""
+    signature = problem.op.signature
+    prefix = {"forward": "", "backward": "g"}.get(phase, "d")
+    if phase in ("forward", "jvp"):
+        return [prefix + name for name in signature.results]
+    seeds = problem.seeds if phase == "double_backward" else []
+    return [prefix + name for name in [*signature.inputs, *seeds]]
+
+
 def _lists(problem, phase, results, names):
     """What is wrong with the entries of `out` together."""
     first, second, *_ = *results, None
@@ -105,6 +114,8 @@ def _lists(problem, phase, results, names):
     ]
     label, message = f"out: {names[1]}", "expected memory of its own, got some of another entry"
     yield refusal("out: overlap", problem, phase, label, ValueError, message, out=out)
+    if not phase.endswith("backward"):
+        return
     out, wanted = [first, *[None] * (len(results) - 1)], [names[1][1:]]
     label, message = f"out: {names[0]}", "expected None, its gradient is not wanted"
     keywords = {"out": out, "wanted": wanted}
