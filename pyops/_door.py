@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from ._compound import Compound
 from ._operator import Operator
+from ._signature import show_shape
 
 Found = TypeVar("Found")
 CONSTANT = "Here alpha is a constant: no derivative passes through what ``return_attention`` gives."
@@ -52,3 +54,47 @@ class Door:
         if self.op.signature.attention:
             call.__doc__ = f"{call.__doc__}\n\n{CONSTANT}"
         call.__signature__ = self.op.__signature__  # type: ignore[attr-defined]
+
+
+def compound(
+    op: Compound,
+    framework: str,
+    functions: Mapping[str, Callable[..., Any]],
+    check: Callable[[str, Any], Any],
+) -> Callable[..., Any]:
+    """Several operators as one, made of their functions on the arrays of a framework.
+
+    Their arguments are checked here, in steps that frameworks trace, so that messages name this.
+    """
+    door, declared = Door(op, framework), op.signature.inputs
+    shapes = {i.name: [size.text for size in i.shape] for i in declared.values()}
+    parts = [
+        (functions[part.name], [*part.signature.inputs], [*part.signature.options])
+        for part in (op.parts[y] for y in op.signature.results)
+    ]
+
+    def call(*inputs: Any, **options: Any) -> Any:
+        _, arrays = door.arguments(inputs, _no_graph, check)
+        options = op.checked(options)
+        held = dict(zip(declared, arrays, strict=True))
+        first, dtype = next(iter(declared)), arrays[0].dtype
+        for name, array in held.items():
+            label, shape, sizes = f"{door.label}: {name}", tuple(array.shape), shapes[name]
+            if array.dtype != dtype:
+                raise TypeError(f"{label}: expected {dtype} like {first}, got {array.dtype}")
+            if len(shape) != len(sizes) or shape != tuple(map(options.get, sizes, shape)):
+                expected = show_shape(declared[name].shape, options)
+                raise ValueError(f"{label}: expected shape {expected}, got {shape}")
+        return tuple(
+            [
+                function(*[held[n] for n in names], **{n: options[n] for n in chosen})
+                for function, names, chosen in parts
+            ]
+        )
+
+    door.dress(call)
+    return call
+
+
+def _no_graph(label: str, graph: Any) -> None:
+    """Compounds have none."""

@@ -167,6 +167,41 @@ def test_shared_edges():
     )
 
 
+def test_compounds():
+    """Results, derivatives and transformations of several operators as one."""
+    x, w = jnp.linspace(0.1, 0.9, 5), jnp.array([3.0, 6.5])
+    basis = functools.partial(pj.dimenet_basis, num_spherical=3, num_radial=2)
+    expected = pyops.dimenet_basis(np.asarray(x), np.asarray(w), num_spherical=3, num_radial=2)
+    mapped = [a[1] for a in jax.vmap(basis, (0, None))(jnp.stack([x, x]), w)]
+    for found in basis(x, w), jax.jit(basis)(x, w), mapped:
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+    check_grads(basis, (x, w), order=2, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (lambda x, w: (x,), TypeError, r"expected arguments \(distances, frequencies\), got 1"),
+        (lambda x, w: (x, [1.0]), TypeError, "frequencies: expected a jax.Array, got list"),
+        (lambda x, w: (x, w.astype("f")), TypeError, "frequencies: expected float64 like dist"),
+        (
+            lambda x, w: (x, w[1:]),
+            ValueError,
+            r"frequencies: expected shape \(num_radial=6,\), got",
+        ),
+        (lambda x, w: (x[None], w), ValueError, r"distances: expected shape \(num_samples,\), got"),
+    ],
+)
+def test_refusals_of_compounds(change, kind, message):
+    x, w = jnp.ones(4), jnp.ones(6)
+    for function in pj.dimenet_basis, jax.jit(pj.dimenet_basis):
+        with pytest.raises(kind, match=f"^pyops.jax.dimenet_basis: {message}"):
+            function(*change(x, w))
+    with pytest.raises(ValueError, match=r"^dimenet_basis: exponent: expected an integer from 1"):
+        pj.dimenet_basis(x, w, exponent=0)
+
+
 def test_float32():
     x = jnp.linspace(0, 1, 5, dtype=jnp.float32)
     assert pj.tanh(x).dtype == jnp.float32

@@ -211,6 +211,47 @@ def test_opcheck(name, phase):
     torch.library.opcheck(getattr(torch.ops.pyops, name), (*graph, *arguments))
 
 
+def test_compounds():
+    """Results, derivatives and transformations of several operators as one."""
+    x = torch.linspace(0.1, 1.1, 5, dtype=torch.float64, requires_grad=True)
+    w = torch.tensor([3.0, 6.5], dtype=torch.float64, requires_grad=True)
+    basis = functools.partial(pt.dimenet_basis, num_spherical=3, num_radial=2)
+    expected = pyops.dimenet_basis(
+        *(t.detach().numpy() for t in (x, w)), num_spherical=3, num_radial=2
+    )
+    compiled = torch.compile(basis, fullgraph=True, backend="aot_eager")
+    for found in basis(x, w), compiled(x, w):
+        for one, other in zip(found, expected, strict=True):
+            assert np.array_equal(one.detach().numpy(), other)
+    checks = {"fast_mode": True, "atol": 1e-5, "rtol": 1e-4}
+    assert torch.autograd.gradcheck(basis, (x, w), check_forward_ad=True, **checks)
+    assert torch.autograd.gradgradcheck(basis, (x, w), **checks)
+    _, mapped = torch.func.vmap(basis, (0, None))(torch.stack([x, x]), w)
+    assert np.array_equal(mapped[1].detach().numpy(), expected[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (lambda x, w: (x,), TypeError, r"expected arguments \(distances, frequencies\), got 1"),
+        (lambda x, w: (x, w.numpy()), TypeError, "frequencies: expected a torch.Tensor, got nd"),
+        (lambda x, w: (x, w.float()), TypeError, "frequencies: expected torch.float64 like dist"),
+        (
+            lambda x, w: (x, w[1:]),
+            ValueError,
+            r"frequencies: expected shape \(num_radial=6,\), got",
+        ),
+        (lambda x, w: (x[None], w), ValueError, r"distances: expected shape \(num_samples,\), got"),
+    ],
+)
+def test_refusals_of_compounds(change, kind, message):
+    x, w = torch.rand(4, dtype=torch.float64), torch.ones(6, dtype=torch.float64)
+    with pytest.raises(kind, match=f"^pyops.torch.dimenet_basis: {message}"):
+        pt.dimenet_basis(*change(x, w))
+    with pytest.raises(ValueError, match=r"^dimenet_basis: exponent: expected an integer from 1"):
+        pt.dimenet_basis(x, w, exponent=0)
+
+
 def test_memory_is_shared():
     x = torch.randn(5, 3)
     assert pt.relu(x).dtype is torch.float32

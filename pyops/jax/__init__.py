@@ -6,13 +6,17 @@ outside of `jax.jit`, under grad, jvp, vmap and hessian. float64 needs jax_enabl
 
 from typing import Any
 
+from .._compound import COMPOUNDS as _COMPOUNDS
+from .._door import compound as _compound
 from .._operator import OPERATORS as _OPERATORS
+from ._function import check as _check
 from ._function import function as _function
 from ._graph import Graph as Graph
 
-__all__ = ["Graph", *_OPERATORS]
+__all__ = ["Graph", *_OPERATORS, *_COMPOUNDS]
 
 globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
+globals().update({name: _compound(op, "jax", globals(), _check) for name, op in _COMPOUNDS.items()})
 
 
 def __getattr__(name: str) -> Any:
