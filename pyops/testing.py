@@ -102,7 +102,7 @@ class _Check:
                 check_array(f"check_gradients: input {i}", a)
         self.inputs = [None if a is None else a.astype(np.float64) for a in inputs[start:]]
         self.step, self.rng = step, rng
-        self.gy = self.random(self.call(op, *self.inputs))
+        self.gy = [self.random(y) for y in _each(self.call(op, *self.inputs))]
         self.h = [None if a is None else self.random(a) for a in self.inputs]
 
     def random(self, like: Array) -> Array:
@@ -115,11 +115,11 @@ class _Check:
         self, order: int, rtol: float
     ) -> Iterator[tuple[str, float, float, float, float]]:
         """What is compared: the number expected, the one got, the scale, the bound."""
-        gradients = self.call(self.op.backward, *self.inputs, self.gy)
-        least = 1e-3 * _dot(self.gy, self.call(self.op, *self.inputs))[1]
+        gradients = self.call(self.op.backward, *self.inputs, *self.gy)
+        least = 1e-3 * _dots(self.gy, self.call(self.op, *self.inputs))[1]
         seconds: Sequence[Any] = ()
         if order == 2:
-            seconds = self.call(self.op.double_backward, *self.inputs, self.gy, *self.h)
+            seconds = self.call(self.op.double_backward, *self.inputs, *self.gy, *self.h)
         for i, at in enumerate(self.inputs):
             if at is None:
                 continue
@@ -130,40 +130,40 @@ class _Check:
             scale = max(scale, least)
             yield (
                 f"backward by input {i} against jvp",
-                *_dot(self.gy, dy)[:1],
+                *_dots(self.gy, dy)[:1],
                 got,
-                scale + _dot(self.gy, dy)[1],
+                scale + _dots(self.gy, dy)[1],
                 1e-12,
             )
-            expected, size = _dot(self.gy, self.slope(self.value, i, along))
+            expected, size = _dots(self.gy, self.slope(self.value, i, along))
             yield f"backward by input {i} against differences", expected, got, scale + size, rtol
-        least = 1e-3 * sum(_dot(h, g)[1] for h, g in zip(self.h, gradients, strict=True))
+        least = 1e-3 * _dots(self.h, gradients)[1]
         for i, second in enumerate(seconds):
             if second is None:
                 continue
             along = self.random(second)
-            slopes = self.slope(self.gradients, i, along)
-            sums = [_dot(h, slope) for h, slope in zip(self.h, slopes, strict=True)]
+            expected, size = _dots(self.h, self.slope(self.gradients, i, along))
             got, scale = _dot(along, second)
             scale = max(scale, least)
-            name = f"input {i}" if i < len(self.inputs) else "gy"
+            count = len(self.inputs)
+            name = f"input {i}" if i < count else "gy" if len(self.gy) == 1 else f"gy {i - count}"
             yield (
                 f"double_backward by {name} against differences",
-                sum(s for s, _ in sums),
+                expected,
                 got,
-                scale + sum(s for _, s in sums),
+                scale + size,
                 rtol,
             )
 
     def value(self, *arrays: Any) -> Any:
-        return self.call(self.op, *arrays[:-1])
+        return self.call(self.op, *arrays[: len(self.inputs)])
 
     def gradients(self, *arrays: Any) -> Any:
         return self.call(self.op.backward, *arrays)
 
     def slope(self, function: Callable[..., Any], i: int, along: Array) -> Any:
         """The derivative of a function of (inputs, gy) by the i-th one, by two differences."""
-        arrays = [*self.inputs, self.gy]
+        arrays = [*self.inputs, *self.gy]
         at = arrays[i]
         assert at is not None
         size = self.step * max(float(np.abs(at).max(initial=0)), 1e-3)
@@ -172,13 +172,22 @@ class _Check:
             ends = []
             for end in (step, -step):
                 arrays[i] = np.asarray(at + end * along)
-                result = function(*arrays)
-                ends.append(result if isinstance(result, tuple) else (result,))
+                ends.append(_each(function(*arrays)))
             return [None if p is None else (p - m) / (2 * step) for p, m in zip(*ends, strict=True)]
 
         fine, coarse = difference(size / 2), difference(size)
-        slopes = [f if f is None else (4 * f - c) / 3 for f, c in zip(fine, coarse, strict=True)]
-        return slopes if function == self.gradients else slopes[0]
+        return tuple(f if f is None else (4 * f - c) / 3 for f, c in zip(fine, coarse, strict=True))
+
+
+def _each(results: Any) -> tuple[Any, ...]:
+    """The results of a call, also where there is one."""
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _dots(a: Sequence[Any], b: Any) -> tuple[float, float]:
+    """The same as `_dot`, of several arrays."""
+    products = [_dot(x, y) for x, y in zip(a, _each(b), strict=True)]
+    return sum(s for s, _ in products), sum(s for _, s in products)
 
 
 def _dot(a: Any, b: Any) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import pytest
 import pyops
 from pyops.testing import check_gradients
 
-from .cases import OPERATORS, representative
+from .cases import EVERY, representative
 
 
 class Wrong:
@@ -49,11 +49,11 @@ def arguments(name="gno_conv"):
     return problem.arguments("forward"), problem.options
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", EVERY)
 def test_right_operators_pass(name):
     inputs, options = arguments(name)
-    assert 0 < check_gradients(OPERATORS[name], *inputs, **options) < 1e-8
-    assert check_gradients(OPERATORS[name], *inputs, order=1, **options) < 1e-8
+    assert 0 < check_gradients(EVERY[name], *inputs, **options) < 1e-8
+    assert check_gradients(EVERY[name], *inputs, order=1, **options) < 1e-8
 
 
 @pytest.mark.parametrize("fault", FAULTS)
