@@ -1,5 +1,7 @@
 """The calls of pylibcugraphops.dimenet against the operators they stand for."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -77,25 +79,94 @@ def test_basis(dtype, rng):
     assert_same([out["w"], out["rbf"], out["sbf"]], expected)
 
 
+NEGATIVE, FLOAT = lambda a: a - 100, lambda a: a * 1.0
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "error", "message"),
     [
-        ({"coo": lambda c: c[0]}, "coo_idx: expected shape"),
-        ({"offsets": lambda o: o[::-1]}, "dst_offsets: expected the offsets of coo_idx"),
-        ({"order": lambda o: o[::-1]}, "dst_edge_index: expected edges by destination"),
-        ({"order": lambda o: 0 * o}, "dst_edge_index: expected each edge once"),
-        ({"y": lambda y: y[1:]}, "output_embedding: expected shape"),
+        ({"coo_idx": lambda c: c[0]}, ValueError, "expected shape"),
+        ({"coo_idx": lambda c: [[0, 1], [0]]}, ValueError, "expected shape (2, num_edges), got ro"),
+        ({"coo_idx": lambda c: None}, ValueError, "expected shape"),
+        ({"coo_idx": FLOAT}, TypeError, "expected int32 or int64, got float64"),
+        ({"coo_idx": NEGATIVE}, IndexError, "expected indices from 0 to num_src-1=6"),
+        ({"coo_idx": lambda c: c + NODES}, IndexError, "expected indices from 0 to num_src-1=6"),
+        ({"coo_idx": np.ma.array}, TypeError, "expected a plain array, got a MaskedArray"),
+        ({"dst_offsets": lambda o: o[::-1]}, ValueError, "expected the offsets of coo_idx"),
+        ({"dst_offsets": NEGATIVE}, ValueError, "expected the offsets of coo_idx"),
+        ({"dst_offsets": lambda o: o[:-1]}, ValueError, "expected the offsets of coo_idx"),
+        ({"dst_offsets": lambda o: o[:0]}, ValueError, "expected the offsets of coo_idx"),
+        ({"dst_offsets": lambda o: o + o}, ValueError, "expected the offsets of coo_idx"),
+        ({"dst_offsets": FLOAT}, TypeError, "expected int32 or int64, got float64"),
+        ({"dst_offsets": lambda o: o[None]}, ValueError, "expected one dimension"),
+        ({"dst_edge_index": lambda o: o[::-1]}, ValueError, "expected edges by destination"),
+        ({"dst_edge_index": lambda o: 0 * o}, ValueError, "expected each edge once"),
+        ({"dst_edge_index": lambda o: o[1:]}, ValueError, "expected each edge once"),
+        ({"dst_edge_index": NEGATIVE}, ValueError, "expected each edge once"),
+        ({"dst_edge_index": FLOAT}, TypeError, "expected int32 or int64, got float64"),
+        ({"output_embedding": lambda y: y[1:]}, ValueError, "expected shape"),
+        (
+            {"input_vector": lambda a: a[1:]},
+            ValueError,
+            "expected shape (num_edges=60, 3), got (59",
+        ),
+        ({"input_rbf": lambda a: a[:, 1:]}, ValueError, "expected shape (num_edges=60, num_spheri"),
+        ({"input_rbf": lambda a: None}, TypeError, "expected a NumPy array, got None"),
+        ({"input_embedding": lambda a: a > 0}, TypeError, "expected float32 or float64, got bool"),
+        ({"input_weights": lambda a: a[1:]}, ValueError, "expected shape"),
+        ({"num_spherical": lambda n: 0}, ValueError, "expected an integer from 1 to 32, got 0"),
     ],
 )
-def test_refused(case, change, message):
+def test_refused(case, change, error, message):
     a, coo, _, offsets, order = case
-    given = {"y": a["gy"].copy(), "coo": coo, "offsets": offsets, "order": order}
-    given |= {name: function(given[name]) for name, function in change.items()}
-    inputs = [a[name] for name in ("vector", "rbf", "embedding", "weights")]
-    with pytest.raises(ValueError, match=f"^agg_edge_to_edge_fwd: {message}"):
-        dimenet.agg_edge_to_edge_fwd(
-            given["y"], *inputs, given["coo"], given["offsets"], given["order"], None
-        )
+    given = {"output_embedding": a["gy"].copy()}
+    given |= {"input_" + name: a[name] for name in ("vector", "rbf", "embedding", "weights")}
+    given |= {"coo_idx": coo, "dst_offsets": offsets, "dst_edge_index": order, "num_spherical": 7}
+    ((name, function),) = change.items()
+    given[name] = function(given[name])
+    message = re.escape(f"agg_edge_to_edge_fwd: {name}: {message}")
+    with pytest.raises(error, match=f"^{message}"):
+        dimenet.agg_edge_to_edge_fwd(**given)
+
+
+def test_messages_name_what_an_array_is_compared_with(case):
+    a, coo, offsets, *_ = case
+    other = np.float32 if a["gy"].dtype == np.float64 else np.float64
+    names = "vector", "rbf", "h_rbf", "embedding", "h_embedding", "gy", "weights"
+    inputs = {name: a[name] for name in names} | {"h_rbf": a["h_rbf"].astype(other)}
+    outs = [np.empty_like(a[name]) for name in ("rbf", "embedding", "weights")]
+    message = "^agg_edge_to_edge_bwd2_main: input_grad_grad_rbf: expected .* like input_vector, got"
+    with pytest.raises(TypeError, match=message):
+        dimenet.agg_edge_to_edge_bwd2_main(*outs, *inputs.values(), coo, offsets)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("input_vector", lambda a: a[:, 0], "expected shape (num_edges, 1), got (20,)"),
+        ("input_grad_grad_vector", lambda a: a[1:], "expected shape (20, 1), got (19, 1)"),
+        ("input_w", lambda a: a[None], "expected shape (num_radial,), got (1, 6)"),
+        ("input_grad_grad_w", lambda a: a[1:], "expected shape (num_radial=6,), got (5,)"),
+        ("input_grad_grad_w", lambda a: a > 0, "expected float32 or float64, got bool"),
+        ("input_grad_rbf", lambda a: a[1:], "expected shape (num_samples=20, num_radial=6)"),
+        ("input_grad_rbf", lambda a: a.astype("f"), "expected float64 like input_vector, got"),
+        ("input_grad_sbf_rad", lambda a: a[1:], "expected shape (num_samples=20, num_spherical"),
+        ("input_grad_sbf_rad", lambda a: a[:, 1:], "expected 1 to 16 times n_radial=6 columns"),
+        ("input_grad_sbf_rad", lambda a: np.ones((20, 102)), "expected 1 to 16 times n_radial=6"),
+        ("output_grad_w", lambda a: a[1:], "expected shape (6,), got (5,)"),
+    ],
+)
+def test_refused_by_the_basis(name, change, message):
+    shapes = {"rbf": (20, 6), "sbf_rad": (20, 42), "vector": (20, 1), "w": (6,)}
+    given = {"output_grad_grad_rbf": "rbf", "output_grad_grad_sbf_rad": "sbf_rad"}
+    given |= {"output_grad_w": "w", "input_grad_grad_vector": "vector", "input_grad_grad_w": "w"}
+    given |= {"input_grad_rbf": "rbf", "input_grad_sbf_rad": "sbf_rad"}
+    given |= {"input_vector": "vector", "input_w": "w"}
+    given = {n: np.full(shapes[kind], 0.5) for n, kind in given.items()}
+    given[name] = change(given[name])
+    message = re.escape(f"radial_basis_bwd_bwd: {name}: {message}")
+    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+        dimenet.radial_basis_bwd_bwd(**given)
 
 
 @pytest.mark.parametrize("fault", ["shape", "precision", "read-only"])

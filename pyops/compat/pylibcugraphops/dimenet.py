@@ -22,12 +22,33 @@ from ..._indices import check_indices
 from ...dimenet import dimenet_basis
 from ...graph import Graph
 from ...ops.dimenet_aggregate import dimenet_aggregate
+from ._names import in_names_of_call
 from ._queue import check_array, check_output, moved, on_host, queued
 
 Integers = npt.ArrayLike
+_BASIS = {
+    "distances": "input_vector",
+    "frequencies": "input_w",
+    "grbf": "input_grad_rbf",
+    "gsbf": "input_grad_sbf_rad",
+    "hdistances": "input_grad_grad_vector",
+    "hfrequencies": "input_grad_grad_w",
+}
+_AGGREGATE = {
+    "src": "coo_idx",
+    "dst": "coo_idx",
+    "vectors": "input_vector",
+    "radial": "input_rbf",
+    "embedding": "input_embedding",
+    "weights": "input_weights",
+    "gy": "input_grad_embedding",
+    **{tag + "radial": "input_grad_grad_rbf" for tag in "ht"},
+    **{tag + "embedding": "input_grad_grad_embedding" for tag in "ht"},
+}
 
 
 @queued
+@in_names_of_call(_BASIS)
 def radial_basis_fwd(
     output_rbf: Array,
     output_sbf_rad: Array,
@@ -36,16 +57,19 @@ def radial_basis_fwd(
     cuda_stream: int = 0,
 ) -> None:
     """Both bases of scaled distances: see `pyops.dimenet_basis`."""
-    distances, options = _distances("radial_basis_fwd", input_vector, input_w, output_sbf_rad)
+    caller = "radial_basis_fwd"
+    options = _options(caller, input_w, output_sbf_rad=output_sbf_rad)
+    (distances,) = _columns(caller, input_vector=input_vector)
     results = dimenet_basis(distances, input_w, **options)
     _write(
-        "radial_basis_fwd",
+        caller,
         output_rbf=(output_rbf, results[0]),
         output_sbf_rad=(output_sbf_rad, results[1]),
     )
 
 
 @queued
+@in_names_of_call(_BASIS)
 def radial_basis_bwd(
     output_grad_vector: Array,
     output_grad_w: Array,
@@ -57,7 +81,8 @@ def radial_basis_bwd(
 ) -> None:
     """The gradients by distances and frequencies."""
     caller = "radial_basis_bwd"
-    distances, options = _distances(caller, input_vector, input_w, input_grad_sbf_rad)
+    options = _options(caller, input_w, input_grad_sbf_rad=input_grad_sbf_rad)
+    (distances,) = _columns(caller, input_vector=input_vector)
     by_distances, by_w = dimenet_basis.backward(
         distances, input_w, input_grad_rbf, input_grad_sbf_rad, **options
     )
@@ -70,6 +95,7 @@ def radial_basis_bwd(
 
 
 @queued
+@in_names_of_call(_BASIS)
 def radial_basis_bwd_bwd(
     output_grad_grad_rbf: Array,
     output_grad_grad_sbf_rad: Array,
@@ -84,8 +110,10 @@ def radial_basis_bwd_bwd(
 ) -> None:
     """The gradients of the first ones by the cotangents of the bases and by the frequencies."""
     caller = "radial_basis_bwd_bwd"
-    distances, options = _distances(caller, input_vector, input_w, input_grad_sbf_rad)
-    tangent, _ = _distances(caller, input_grad_grad_vector, input_w, input_grad_sbf_rad)
+    options = _options(caller, input_w, input_grad_sbf_rad=input_grad_sbf_rad)
+    distances, tangent = _columns(
+        caller, input_vector=input_vector, input_grad_grad_vector=input_grad_grad_vector
+    )
     _, by_w, by_rbf, by_sbf = dimenet_basis.double_backward(
         distances,
         input_w,
@@ -93,6 +121,7 @@ def radial_basis_bwd_bwd(
         input_grad_sbf_rad,
         tangent,
         input_grad_grad_w,
+        wanted=("frequencies", "grbf", "gsbf"),
         **options,
     )
     _write(
@@ -104,6 +133,7 @@ def radial_basis_bwd_bwd(
 
 
 @queued
+@in_names_of_call(_AGGREGATE)
 def agg_edge_to_edge_fwd(
     output_embedding: Array,
     input_vector: Array,
@@ -127,6 +157,7 @@ def agg_edge_to_edge_fwd(
 
 
 @queued
+@in_names_of_call(_AGGREGATE)
 def agg_edge_to_edge_bwd(
     output_grad_rbf: Array,
     output_grad_embedding: Array,
@@ -164,6 +195,7 @@ def agg_edge_to_edge_bwd(
 
 
 @queued
+@in_names_of_call(_AGGREGATE)
 def agg_edge_to_edge_bwd2_main(
     output_grad_rbf_grad_embedding: Array,
     output_grad_embedding_grad_rbf: Array,
@@ -207,6 +239,7 @@ def agg_edge_to_edge_bwd2_main(
 
 
 @queued
+@in_names_of_call(_AGGREGATE)
 def agg_edge_to_edge_bwd2_grad(
     output_grad_grad_embedding: Array,
     input_vector: Array,
@@ -240,36 +273,53 @@ def agg_edge_to_edge_bwd2_grad(
     _write(caller, output_grad_grad_embedding=(output_grad_grad_embedding, dy))
 
 
-def _distances(caller: str, vector: Array, w: Array, sbf: Array) -> tuple[Array, dict[str, Any]]:
-    """Distances without their second axis, and the options of the basis."""
-    for name, array in {"input_vector": vector, "input_w": w, "sbf": sbf}.items():
-        check_array(f"{caller}: {name}", array)
-    if vector.ndim != 2 or vector.shape[1] != 1:
-        raise ValueError(
-            f"{caller}: input_vector: expected shape (num_edges, 1), got {vector.shape}"
-        )
+def _options(caller: str, w: Array, **spherical: Array) -> dict[str, Any]:
+    """The options of the basis, from the widths of its arrays."""
+    ((name, array),) = spherical.items()
+    for label, given in {"input_w": w, name: array}.items():
+        check_array(f"{caller}: {label}", given)
+    most = dimenet_basis.signature.options["num_spherical"].bounds.most
     radial = max(1, w.size)
-    width = sbf.shape[-1] if sbf.ndim else 0
-    if width < radial or width % radial:
+    degrees, odd = divmod(array.shape[-1] if array.ndim else 0, radial)
+    if odd or not 1 <= degrees <= most:
         raise ValueError(
-            f"{caller}: sbf: expected a multiple of n_radial={radial} columns, got {sbf.shape}"
+            f"{caller}: {name}: expected 1 to {most} times n_radial={radial} columns, "
+            f"got shape {array.shape}"
         )
-    return vector[:, 0], {"num_spherical": width // radial, "num_radial": radial}
+    return {"num_spherical": degrees, "num_radial": radial}
+
+
+def _columns(caller: str, **columns: Array) -> list[Array]:
+    """Arrays with a row for each edge, without their second axis."""
+    edges: int | str = "num_edges"
+    for name, array in columns.items():
+        check_array(f"{caller}: {name}", array)
+        if array.ndim != 2 or array.shape[1] != 1 or edges not in ("num_edges", len(array)):
+            raise ValueError(f"{caller}: {name}: expected shape ({edges}, 1), got {array.shape}")
+        edges = len(array)
+    return [array[:, 0] for array in columns.values()]
 
 
 def _graph(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
     """The graph of the list of edges, which offsets and permutation have to describe as well."""
-    ends = np.asarray(on_host(coo_idx))
+    try:
+        ends = np.asanyarray(on_host(coo_idx))
+    except ValueError:
+        raise ValueError(
+            f"{caller}: coo_idx: expected shape (2, num_edges), got rows of different lengths"
+        ) from None
     if ends.ndim != 2 or len(ends) != 2:
         raise ValueError(f"{caller}: coo_idx: expected shape (2, num_edges), got {ends.shape}")
     src, dst = (check_indices(f"{caller}: coo_idx", row) for row in ends)
     arrays = {n: check_indices(f"{caller}: {n}", on_host(a)) for n, a in packed.items()}
     (name, offsets) = next((n, a) for n, a in arrays.items() if n.endswith("offsets"))
-    graph = Graph(src, dst, max(0, len(offsets) - 1))
+    others = ValueError(f"{caller}: {name}: expected the offsets of coo_idx, got others")
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(src):
+        raise others
+    graph = Graph(src, dst, len(offsets) - 1)
     rows = src if name == "src_offsets" else dst
-    counts = np.bincount(rows, minlength=graph.num_dst)
-    if not np.array_equal(np.diff(offsets), counts) or offsets[:1].any():
-        raise ValueError(f"{caller}: {name}: expected the offsets of coo_idx, got others")
+    if not np.array_equal(np.diff(offsets), np.bincount(rows, minlength=graph.num_dst)):
+        raise others
     if "dst_edge_index" in arrays:
         order = arrays["dst_edge_index"]
         if len(order) != len(dst) or not np.array_equal(np.sort(order), np.arange(len(dst))):
