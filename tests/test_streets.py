@@ -7,6 +7,7 @@ import pytest
 
 import pyops
 from pyops import _kernels
+from pyops._compound import COMPOUNDS
 from pyops._operator import OPERATORS, Operator
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +27,7 @@ NAMES = words("meson.build", "operators")
 FACE = {"partials"}
 SHARED = FACE | words("fortran/meson.build", "shared") | words("fortran/meson.build", "scanned")
 
+PUBLIC = [op for op in vars(pyops).values() if isinstance(op, Operator)]
 STREETS = {
     "kernels": lambda: stems("fortran/kernels", "fypp") - SHARED,
     "nodes": lambda: stems("fortran/nodes", "fypp") & NAMES,
@@ -34,7 +36,7 @@ STREETS = {
     ),
     "declarations": lambda: stems("pyops/ops", "py") - {"__init__"},
     "table": lambda: {op.room for op in OPERATORS.values()},
-    "public": lambda: {op.room for op in vars(pyops).values() if isinstance(op, Operator)},
+    "public": lambda: {op.room for op in PUBLIC if op.name not in COMPOUNDS},
     "references": lambda: stems("tests/reference", "py") - {"__init__", "activations", "scores"},
     "benchmarks": lambda: stems("benchmarks/operators", "py") & NAMES,
 }
@@ -51,6 +53,15 @@ def test_name_of_an_operator(name):
     assert op is OPERATORS[name]
     assert op.name == op.__name__ == name
     assert op.__module__ == f"pyops.ops.{op.room}"
+
+
+@pytest.mark.parametrize("name", COMPOUNDS)
+def test_compounds_are_made_of_operators(name):
+    op = getattr(pyops, name)
+    assert op is COMPOUNDS[name]
+    assert name not in NAMES
+    assert {*op.parts} == {*op.signature.results}
+    assert all(part is OPERATORS[part.name] for part in op.parts.values())
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
