@@ -16,13 +16,16 @@ from .reference import reference
 def bounds(problem, phase, dtype):
     """The bound for each element of each result, when the phase is run in a precision."""
     problem = problem.map(np.float64)
-    sensitive = problem.arrays.keys() & {"basis", "distances", "vectors"}
+    sensitive = problem.arrays.keys() & {"basis", "distances"} or "max_degree" in problem.options
     if sensitive or problem.op.name in SOFTMAX:
         return _sensitivities(problem, phase, np.finfo(dtype).eps)
     extreme = problem.options.get("reduce") in ("max", "min")  # of one term among all
-    bounding = _bounding(problem, reduce="sum") if extreme else _bounding(problem, exclude="none")
+    # What excluded pairs bring is taken away again; angles have terms of any sign.
+    every = {"exclude": "bound" if "vectors" in problem.arrays else "none"}
+    bounding = _bounding(problem, reduce="sum") if extreme else _bounding(problem, **every)
     magnitudes = reference(_magnitudes(bounding), phase)
-    counts = reference(_magnitudes(_bounding(problem, reduce="sum").map(np.ones_like)), phase)
+    ones = _bounding(problem, reduce="sum", **every).map(np.ones_like)
+    counts = reference(_magnitudes(ones), phase)
     if problem.op.name == "degree_normalised":  # which counts terms in the measure of their degrees
         counts = [np.float64(problem.graph.num_entries)] * len(counts)
     unit = 8 * np.finfo(dtype).eps
@@ -60,11 +63,8 @@ def _sensitivities(problem, phase, eps, times=40):
         times *= condition if square else np.clip(condition / 10, 1, 3)
     if problem.op.name in SOFTMAX or "vectors" in problem.arrays:
         # Terms as large as the cotangents cancel where a row has equal logits or one entry, and
-        # where directions coincide; those of excluded pairs are taken away again.
+        # where gradients point along vectors.
         given = [a for a in (problem.arrays[n] for n in problem.names(phase)) if a is not None]
-        if "exclude" in problem.options:
-            sums = reference(_bounding(problem, exclude="none"), phase)
-            given += [a for a in sums if a is not None]
         largest = max(*sizes, *(abs(a).max(initial=0) for a in given))
         entries = problem.graph.num_entries if problem.graph else 0
         width = max(a.shape[-1] for a in given) if problem.op.name in SOFTMAX else 1

@@ -270,7 +270,7 @@ def star(degree):
     return pyops.Graph(np.r_[leaves, centre], np.r_[centre, leaves], degree + 1)
 
 
-@pytest.mark.parametrize("degree", [3, 10, 30])
+@pytest.mark.parametrize("degree", [3, 10, 30, 90])
 def test_an_excluded_pair_may_overflow(degree, rng):
     """The first edge into a node and the one back make no pair, whatever their product would be."""
     inputs = [a.astype("f") for a in arrays(rng, star(degree))]
@@ -307,24 +307,40 @@ def test_more_edges_than_are_taken_at_once(graph, exclude, rng):
         assert_close(problem.run(phase), oracle(problem, phase), 1e-12)
 
 
+def several(degree, times):
+    """A star with so many edges to and from each of the first three leaves."""
+    graph = star(degree)
+    repeats = np.where(np.r_[0:degree, 0:degree] < 3, times, 1)
+    return pyops.Graph(np.repeat(graph.src, repeats), np.repeat(graph.dst, repeats), degree + 1)
+
+
 @pytest.mark.parametrize("factor", [1, 1e3, 1e5, 1e7])
-@pytest.mark.parametrize("degree", [6, 20, 60])
-def test_an_excluded_edge_costs_no_digits(degree, factor, rng):
-    """However far it is ahead of those that are not excluded."""
-    exact = arrays(rng, star(degree))
-    exact[2][0] *= factor
-    gy = rng.standard_normal(exact[2].shape)
-    gy[degree + 1] *= factor
-    inputs = [a.astype("f") for a in (*exact, gy)]
-    y, expected = (
-        pyops.dimenet_aggregate(star(degree), *a[:4], num_spherical=3) for a in (inputs, exact)
+@pytest.mark.parametrize("degree", [6, 20, 60, 90])
+@pytest.mark.parametrize("times", [1, 4, 30])
+def test_excluded_edges_cost_no_digits(times, degree, factor, rng):
+    """However far they are ahead of those that are not excluded, and however many they are."""
+    graph = several(degree, times)
+    first, second, third = (np.flatnonzero(graph.src == leaf) for leaf in (1, 2, 3))
+    exact = dict(zip(NAMES, arrays(rng, graph), strict=True))
+    exact["embedding"][first] *= factor
+    exact["gy"] = rng.standard_normal(exact["embedding"].shape)
+    exact["gy"][graph.dst == 2] *= factor
+    exact |= {"h" + name: rng.standard_normal(exact[name].shape) for name in NAMES}
+    exact["hvectors"][third] *= factor
+    single = {name: a.astype("f") for name, a in exact.items()}
+    options = {"num_spherical": 3, "exclude": "node"}
+    found, expected = (
+        {phase: Problem(pyops.dimenet_aggregate, graph, options, a).run(phase) for phase in PHASES}
+        for a in (single, {name: a.astype("d") for name, a in single.items()})
     )
-    back, expected_back = (
-        pyops.dimenet_aggregate.backward(star(degree), *a, num_spherical=3)
-        for a in (inputs, [*exact, gy])
-    )
-    for got, wanted in (y[degree], expected[degree]), (back[2][1], expected_back[2][1]):
-        assert np.abs(got - wanted).max() <= 3e-5 * np.abs(wanted).max()
+    for phase, result, edges in (
+        ("forward", 0, graph.dst == 1),
+        ("backward", 2, second),
+        ("jvp", -1, graph.dst == 1),
+        ("double_backward", 4, graph.dst == 3),
+    ):
+        got, wanted = (a[phase][result][edges] for a in (found, expected))
+        assert np.abs(got - wanted).max() <= 3e-5 * np.abs(wanted).max(), phase
 
 
 @pytest.mark.parametrize("degree", [5, 20, 60])

@@ -3,6 +3,9 @@ from numpy.polynomial import Legendre, Polynomial
 
 from .spherical_harmonics import directions
 
+# With exclude="bound" these are bounds of the magnitudes for arrays that are nowhere negative: of
+# all pairs, with Legendre polynomials as large as at a cosine of 1 and all terms of one sign.
+
 
 def forward(graph, vectors, radial, embedding, weights, **options):
     e, f = pairs(graph, vectors, **options)
@@ -26,8 +29,9 @@ def backward(graph, vectors, radial, embedding, weights, gy, **options):
     by_angle = (slope * radial[into] * by_basis).sum(1)[:, None]
     kind = np.result_type(vectors, radial, embedding, weights, gy)
     gvectors, gradial, gembedding = (np.zeros(x.shape, kind) for x in (vectors, radial, embedding))
-    np.add.at(gvectors, out, by_angle * (u[into] - c * u[out]) / length[out])
-    np.add.at(gvectors, into, by_angle * (u[out] - c * u[into]) / length[into])
+    along = -c if options["exclude"] == "bound" else c
+    np.add.at(gvectors, out, by_angle * (u[into] - along * u[out]) / length[out])
+    np.add.at(gvectors, into, by_angle * (u[out] - along * u[into]) / length[into])
     np.add.at(gradial, into, value * by_basis)
     np.add.at(gembedding, into, gy[out] * (middle @ b.T))
     return gvectors, gradial, gembedding, np.concatenate([basis.T @ by_middle, scaled.T @ middle])
@@ -48,12 +52,13 @@ def pairs(graph, vectors, *, num_spherical, exclude, reverse=None):
 
 def _basis(graph, vectors, radial, e, f, *, num_spherical, exclude, reverse=None):
     """Directions, lengths and cosines; S of every pair; the angular part and its slope."""
-    u, length = directions(vectors)
+    u, length = directions(vectors, bound=exclude == "bound")
     out, into = graph.edge_ids[e], graph.edge_ids[f]
     c = (u[out] * u[into]).sum(1, keepdims=True)
+    cosine = 1 + c - c.real if exclude == "bound" else c
     parts = []
     for order in range(2):
-        columns = [p.deriv(order)(c) if order else p(c) for p in _angular(num_spherical)]
+        columns = [p.deriv(order)(cosine) if order else p(cosine) for p in _angular(num_spherical)]
         width = radial.shape[1] // num_spherical
         parts.append(np.repeat(np.concatenate(columns, 1), width, axis=1))
     return (u, length, c), parts[0] * radial[into], parts

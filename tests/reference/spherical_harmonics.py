@@ -13,9 +13,11 @@ def backward(vectors, gy, *, max_degree):
     return ((gu - u * along) / length,)
 
 
-def directions(vectors):
-    """Unit vectors and lengths; a zero vector stays zero."""
+def directions(vectors, bound=False):
+    """Unit vectors and lengths; a zero vector stays zero. Or bounds of their derivatives' terms."""
     squares = (vectors * vectors).sum(1, keepdims=True)
+    if bound:  # the first two derivatives of 1 / length have the other sign
+        squares = 2 * squares.real - squares
     length = np.sqrt(squares + (squares == 0))
     return vectors / length, length
 
