@@ -12,7 +12,7 @@ from .ops.radial_basis import radial_basis
 from .ops.spherical_basis import spherical_basis
 
 
-# the spherical basis first: to what it wrote, the narrower radial one adds
+# The spherical basis comes first: to what it wrote, the narrower radial one adds.
 @functools.partial(Compound, parts={"sbf": spherical_basis, "rbf": radial_basis})
 def dimenet_basis(
     distances: Annotated[Array, "num_samples"],
