@@ -224,6 +224,48 @@ def test_refused(cause):
         REFUSED[cause](call)
 
 
+X, HALF, Y = np.ones((3, 2)), np.ones((3, 2), np.float32), np.zeros((3, 2))
+ONE, BOTH = np.zeros(3), np.zeros((3, 4))
+NAMED = [
+    ("agg_dmpnn_e2e_fwd", (Y, X), ([0, 1, 5],), IndexError, "rev_edge_ids: expected indices"),
+    ("agg_dmpnn_e2e_bwd", (Y, X), (None,), TypeError, "rev_edge_ids: expected row numbers"),
+    ("agg_weighted_n2n_fwd", (Y, X, np.ones(2)), (), ValueError, "edge_weight: expected shape"),
+    ("agg_weighted_n2n_fwd", (Y, X, HALF[:, 0]), (), TypeError, "edge_weight: .* input_embedding"),
+    ("agg_weighted_n2n_bwd", (Y, ONE, HALF, X[:, 0], X), (), TypeError, "grad_output: expected"),
+    ("agg_weighted_n2n_bwd", (Y, Y[:, 0], X, X[:, 0], X), (), ValueError, "grad_edge_weight: .*own"),
+    (
+        "agg_weighted_n2n_fwd",
+        (Y, X, X[:, 0]),
+        (AggOp.Mean, None, Y[:, 1]),
+        ValueError,
+        "node_degree: expected memory of its own, got some of output_embedding",
+    ),
+    (
+        "agg_simple_n2n_e2n_fwd",
+        (BOTH, X, HALF),
+        (),
+        TypeError,
+        "input_edge_embedding: expected float64 like input_node_embedding, got float32",
+    ),
+    ("agg_simple_n2n_e2n_bwd", (Y, HALF, X), (), TypeError, "grad_input_edge: .* like grad_output"),
+    ("agg_simple_n2n_e2n_bwd", (Y, Y, BOTH), (), ValueError, "grad_input_edge: expected memory"),
+    ("agg_simple_n2n_fwd", (Y, X), (AggOp.Max, Y), TypeError, "output_extrema_location: expected"),
+    ("update_efeat_e2e_sum_fwd", (Y, X, BOTH, None), (), ValueError, "input_src_node.* 2 columns"),
+    ("update_efeat_e2e_sum_fwd", (Y, X, None, HALF), (), TypeError, "input_dst_node.* float64 like"),
+    ("update_efeat_e2e_concat_fwd", (Y, None, None, None), (), TypeError, "expected an input emb"),
+]
+
+
+@pytest.mark.parametrize(("name", "before", "after", "error", "message"), NAMED)
+def test_refused_in_names_of_the_call(name, before, after, error, message):
+    """And no output is written to."""
+    graph = pylibcugraphops.make_csc([0, 1, 1, 3], [0, 1, 2])
+    with pytest.raises(error, match=f"^{name}: {message}"):
+        getattr(operators, name)(*before, graph, *after)
+    assert not Y.any()
+    assert not BOTH.any()
+
+
 def test_refused_locations():
     graph = pylibcugraphops.make_csc([0, 1, 1, 3], [0, 1, 2])
     gx, gy = np.zeros((3, 1)), np.ones((3, 1))

@@ -7,9 +7,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from ..._compound import COMPOUNDS
+from ..._operator import OPERATORS
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 REFUSALS = TypeError, ValueError, IndexError, OverflowError, NotImplementedError, MemoryError
-BENEATH = re.compile(r"(?:Graph|dimenet_\w+)(?:\.\w+)?: (?:(?:out: )?(\w+): )?")
+KNOWN = "|".join(["Graph", *OPERATORS, *COMPOUNDS])
+BENEATH = re.compile(rf"(?:{KNOWN})(?:\.\w+)?: (?:(?:out: )?(\w+): )?")
 LIKE = re.compile(r"\blike (\w+)")
 
 

@@ -23,7 +23,8 @@ from ...dimenet import dimenet_basis
 from ...graph import Graph
 from ...ops.dimenet_aggregate import dimenet_aggregate
 from ._names import in_names_of_call
-from ._queue import check_array, check_output, moved, on_host, queued
+from ._queue import check_array, moved, on_host, queued
+from ._results import write
 
 Integers = npt.ArrayLike
 _BASIS = {
@@ -61,7 +62,7 @@ def radial_basis_fwd(
     options = _options(caller, input_w, output_sbf_rad=output_sbf_rad)
     (distances,) = _columns(caller, input_vector=input_vector)
     results = dimenet_basis(distances, input_w, **options)
-    _write(
+    write(
         caller,
         output_rbf=(output_rbf, results[0]),
         output_sbf_rad=(output_sbf_rad, results[1]),
@@ -87,7 +88,7 @@ def radial_basis_bwd(
         distances, input_w, input_grad_rbf, input_grad_sbf_rad, **options
     )
     assert by_distances is not None
-    _write(
+    write(
         caller,
         output_grad_vector=(output_grad_vector, by_distances[:, None]),
         output_grad_w=(output_grad_w, by_w),
@@ -124,7 +125,7 @@ def radial_basis_bwd_bwd(
         wanted=("frequencies", "grbf", "gsbf"),
         **options,
     )
-    _write(
+    write(
         caller,
         output_grad_grad_rbf=(output_grad_grad_rbf, by_rbf),
         output_grad_grad_sbf_rad=(output_grad_grad_sbf_rad, by_sbf),
@@ -153,7 +154,7 @@ def agg_edge_to_edge_fwd(
     graph = _graph(caller, coo_idx, dst_offsets=dst_offsets, dst_edge_index=dst_edge_index)
     inputs = input_vector, input_rbf, input_embedding, input_weights
     y = dimenet_aggregate(graph, *inputs, num_spherical=num_spherical)
-    _write(caller, output_embedding=(output_embedding, y))
+    write(caller, output_embedding=(output_embedding, y))
 
 
 @queued
@@ -186,7 +187,7 @@ def agg_edge_to_edge_bwd(
         wanted=("radial", "embedding", "weights"),
         num_spherical=num_spherical,
     )
-    _write(
+    write(
         caller,
         output_grad_rbf=(output_grad_rbf, rbf),
         output_grad_embedding=(output_grad_embedding, embedding),
@@ -230,7 +231,7 @@ def agg_edge_to_edge_bwd2_main(
         wanted=("radial", "embedding", "weights"),
         num_spherical=num_spherical,
     )
-    _write(
+    write(
         caller,
         output_grad_rbf_grad_embedding=(output_grad_rbf_grad_embedding, rbf),
         output_grad_embedding_grad_rbf=(output_grad_embedding_grad_rbf, embedding),
@@ -270,7 +271,7 @@ def agg_edge_to_edge_bwd2_grad(
         None,
         num_spherical=num_spherical,
     )
-    _write(caller, output_grad_grad_embedding=(output_grad_grad_embedding, dy))
+    write(caller, output_grad_grad_embedding=(output_grad_grad_embedding, dy))
 
 
 def _options(caller: str, w: Array, **spherical: Array) -> dict[str, Any]:
@@ -330,12 +331,3 @@ def _graph(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
         raise ValueError(f"{caller}: coo_idx: expected edges sorted by source")
     found: Graph = moved(graph)
     return found
-
-
-def _write(caller: str, **outputs: tuple[Array, Array | None]) -> None:
-    """Results to the caller's arrays, of which all are checked before any is written to."""
-    for name, (target, result) in outputs.items():
-        assert result is not None
-        check_output(f"{caller}: {name}", target, result.shape, result.dtype)
-    for target, result in outputs.values():
-        target[...] = result

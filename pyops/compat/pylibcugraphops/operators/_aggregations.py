@@ -19,18 +19,16 @@ from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
 from .._csc_full import Csc
 from .._queue import queued, refuse_on_device
+from .._results import write
 from ._reductions import (
+    EXTREMES,
     AggOp,
     back_by_extremes,
     check_call,
     find_extremes,
     read_extremes,
-    table,
-    write,
-    write_extremes,
+    tables,
 )
-
-EXTREMES = AggOp.Max, AggOp.Min
 
 
 class Aggregation:
@@ -45,17 +43,18 @@ class Aggregation:
         caller = f"{self.name}_fwd"
         g = check_call(caller, graph, Csc if self.own else BipartiteCsc, operation)
         sizes = {self.nodes: g.num_src, self.edges: g.num_edges, self.own: g.num_dst}
-        arrays = {n: table(f"{caller}: {n}", a, sizes[n]) for n, a in given.items()}
-        x, edge, own = (arrays.get(n) for n in (self.nodes, self.edges, self.own))
+        arrays = tables(caller, {f"{n}_embedding": (a, sizes[n]) for n, a in given.items()})
+        x, edge, own = (arrays.get(f"{n}_embedding") for n in (self.nodes, self.edges, self.own))
         y = aggregate(g, x, edge, None, own, reduce=operation.value)
-        write(f"{caller}: output_embedding", output, y, next(iter(arrays.values())).dtype)
+        outputs = {"output_embedding": (output, y)}
         if operation in EXTREMES and location is not None:
             refuse_on_device(f"{caller}: output_extrema_location", location)
             parts = [] if x is None else [x[g.src]]
             parts += [] if edge is None else [edge[g.edge_ids]]
             messages = np.concatenate(parts, axis=1)
             found = find_extremes(g, messages, y[:, : messages.shape[1]])
-            write_extremes(caller, location, found)
+            outputs["output_extrema_location"] = location, found
+        write(caller, **outputs)
 
     def backward(
         self, grads: dict[str, Any], gy: Any, graph: Any, operation: Any, location: Any
@@ -63,9 +62,12 @@ class Aggregation:
         caller = f"{self.name}_bwd"
         g = check_call(caller, graph, Csc if self.own else BipartiteCsc, operation)
         sizes = {self.nodes: g.num_src, self.edges: g.num_edges, self.own: g.num_dst}
-        gy = table(f"{caller}: grad_output", gy, g.num_dst)
-        outs = {n: table(f"{caller}: grad_{n}", a, sizes[n]) for n, a in grads.items()}
-        widths = {n: outs[n].shape[1] if n else 0 for n in (self.nodes, self.edges, self.own)}
+        named = {f"grad_{n}": (a, sizes[n]) for n, a in grads.items()}
+        outs = tables(caller, {"grad_output": (gy, g.num_dst), **named})
+        gy = outs["grad_output"]
+        widths = {
+            n: outs[f"grad_{n}"].shape[1] if n else 0 for n in (self.nodes, self.edges, self.own)
+        }
         before = np.cumsum([0, widths[self.nodes], widths[self.edges], widths[self.own]])
         if gy.shape[1] != before[-1]:
             raise ValueError(
@@ -87,13 +89,12 @@ class Aggregation:
                 for n in (self.nodes, self.edges)
             ]
             back = aggregate.backward(g, *zeros, None, None, messages, reduce=operation.value)
-            named = zip((self.nodes, self.edges), back, strict=False)
-            results = {n: a for n, a in named if n and a is not None}
+            pairs = zip((self.nodes, self.edges), back, strict=False)
+            results = {n: a for n, a in pairs if n and a is not None}
         if self.own:
             last = gy[:, before[2] :]
             results[self.own] = results.get(self.own, np.zeros_like(last)) + last
-        for n, result in results.items():
-            write(f"{caller}: grad_{n}", grads[n], result, gy.dtype)
+        write(caller, **{f"grad_{n}": (grads[n], result) for n, result in results.items()})
 
 
 _SIMPLE_N2N = Aggregation("agg_simple_n2n", nodes="input")

@@ -18,9 +18,15 @@ from ....ops.edge_update import edge_update
 from ....ops.hetero_basis import hetero_basis
 from .._csc import BipartiteCsc
 from .._csc_full import Csc, CscHg
-from ._reductions import check_call, table, write
+from .._names import in_names_of_call
+from .._results import write
+from ._reductions import check_call, table, tables
+
+_RELATIONS = {"x": "input_embedding", "weight": "weights_combination", "gy": "grad_output"}
+_MESSAGES = {"reverse": "rev_edge_ids"}
 
 
+@in_names_of_call(_RELATIONS)
 def agg_hg_basis_n2n_post_fwd(
     output_embedding: Array,
     input_embedding: Array,
@@ -40,9 +46,10 @@ def agg_hg_basis_n2n_post_fwd(
     )
     y = hetero_basis(g, x, weight)
     y = np.concatenate([y, x], axis=1) if concat_own else y
-    write(f"{caller}: output_embedding", output_embedding, y, x.dtype)
+    write(caller, output_embedding=(output_embedding, y))
 
 
+@in_names_of_call(_RELATIONS)
 def agg_hg_basis_n2n_post_bwd(
     grad_input: Array | None,
     grad_weights: Array | None,
@@ -69,15 +76,17 @@ def agg_hg_basis_n2n_post_bwd(
     gx, gw = hetero_basis.backward(g, x, weight, gy[:, :width])
     assert gx is not None
     assert gw is not None
+    results = {}
     if grad_input is not None:
         gx = gx + gy[:, width:] if concat_own else gx
-        write(f"{caller}: grad_input", grad_input, gx, x.dtype)
+        results["grad_input"] = grad_input, gx
     if grad_weights is not None:
         if factors is not None:
             by_type = np.zeros((graph.n_edge_types, gw.shape[1]), gw.dtype)
             np.add.at(by_type, graph.edge_types, factors * gw)
             gw = by_type
-        write(f"{caller}: grad_weights", grad_weights, gw, x.dtype)
+        results["grad_weights"] = grad_weights, gw
+    write(caller, **results)
 
 
 def _relations(
@@ -99,6 +108,7 @@ def _relations(
     return x, entries, factors * weight[types], factors
 
 
+@in_names_of_call(_MESSAGES)
 def agg_dmpnn_e2e_fwd(
     output_edge_embedding: Array,
     input_edge_embedding: Array,
@@ -113,9 +123,10 @@ def agg_dmpnn_e2e_fwd(
     h = table(f"{caller}: input_edge_embedding", input_edge_embedding, g.num_edges)
     y = edge_to_edge(g, h, exclude="image", reverse=rev_edge_ids)
     y = np.concatenate([y, h], axis=1) if concat_own else y
-    write(f"{caller}: output_edge_embedding", output_edge_embedding, y, h.dtype)
+    write(caller, output_edge_embedding=(output_edge_embedding, y))
 
 
+@in_names_of_call(_MESSAGES)
 def agg_dmpnn_e2e_bwd(
     grad_input_edge_embedding: Array,
     grad_output_edge_embedding: Array,
@@ -135,23 +146,37 @@ def agg_dmpnn_e2e_bwd(
     )
     assert gh is not None
     gh = gh + gy[:, width:] if concat_own else gh
-    write(f"{caller}: grad_input_edge_embedding", grad_input_edge_embedding, gh, gy.dtype)
+    write(caller, grad_input_edge_embedding=(grad_input_edge_embedding, gh))
 
 
 def _update(caller: str, output: Any, edge: Any, src: Any, dst: Any, graph: Any, mode: str) -> None:
     g = check_call(caller, graph, BipartiteCsc)
     order = _one_entry_each(caller, g)
-    given = {"edge": (edge, None), "src_node": (src, g), "dst_node": (dst, g.reverse())}
-    rows = []
-    for name, (array, way) in given.items():
-        if array is not None:
-            size = g.num_edges if way is None else way.num_src
-            checked = table(f"{caller}: input_{name}_embedding", array, size)
-            rows.append(checked if way is None else edge_update(way, checked)[order])
-    if not rows:
+    ways = {
+        "input_edge_embedding": None,
+        "input_src_node_embedding": g,
+        "input_dst_node_embedding": g.reverse(),
+    }
+    given = {
+        name: (array, g.num_edges if way is None else way.num_src)
+        for (name, way), array in zip(ways.items(), (edge, src, dst), strict=True)
+        if array is not None
+    }
+    if not given:
         raise TypeError(f"{caller}: expected an input embedding, got none")
+    arrays = tables(caller, given)
+    first, like = next(iter(arrays.items()))
+    rows = []
+    for name, array in arrays.items():
+        if mode == "sum" and array.shape[1] != like.shape[1]:
+            raise ValueError(
+                f"{caller}: {name}: expected {like.shape[1]} columns like {first}, "
+                f"got {array.shape}"
+            )
+        way = ways[name]
+        rows.append(array if way is None else edge_update(way, array)[order])
     y = np.concatenate(rows, axis=1) if mode == "concat" else sum(rows[1:], rows[0])
-    write(f"{caller}: output_edge_embedding", output, y, rows[0].dtype)
+    write(caller, output_edge_embedding=(output, y))
 
 
 def _one_entry_each(caller: str, graph: Graph) -> Indices:
@@ -175,6 +200,7 @@ def _update_back(
             f"{caller}: grad_output_edge_embedding: expected shape ({g.num_edges}, {width}), "
             f"got {gy.shape}"
         )
+    results = {}
     ways = {"edge": None, "src_node": g, "dst_node": g.reverse()}
     for (name, way), first, dim in zip(ways.items(), before, dims, strict=False):
         label = f"grad_input_{name}_embedding"
@@ -184,7 +210,8 @@ def _update_back(
         if way is not None:
             zeros = np.zeros((way.num_src, dim), gy.dtype)
             (part, *_) = edge_update.backward(way, zeros, None, None, part[g.edge_ids])
-        write(f"{caller}: {label}", grads[label], part, gy.dtype)
+        results[label] = grads[label], part
+    write(caller, **results)
 
 
 def update_efeat_e2e_concat_fwd(

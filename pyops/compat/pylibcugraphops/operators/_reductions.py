@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
@@ -12,7 +13,7 @@ from ...._indices import Indices, check_indices
 from ....graph import Graph
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
-from .._queue import check_array, check_output, graph_for, refuse_on_device
+from .._queue import check_array, graph_for, refuse_on_device
 
 
 class AggOp(Enum):
@@ -22,6 +23,9 @@ class AggOp(Enum):
     Mean = "mean"
     Max = "max"
     Min = "min"
+
+
+EXTREMES = AggOp.Max, AggOp.Min
 
 
 def check_call(caller: str, graph: object, kind: type, operation: object = AggOp.Sum) -> Graph:
@@ -44,10 +48,16 @@ def table(label: str, array: object, rows: int) -> Array:
     return checked
 
 
-def write(label: str, target: Any, result: Array | None, dtype: np.dtype[Any]) -> None:
-    assert result is not None
-    check_output(label, target, result.shape, dtype)
-    target[...] = result
+def tables(caller: str, given: Mapping[str, tuple[object, int]]) -> dict[str, Array]:
+    """Arrays of features by name, each with so many rows, of one precision."""
+    arrays = {name: table(f"{caller}: {name}", *each) for name, each in given.items()}
+    first, like = next(iter(arrays.items()))
+    for name, array in arrays.items():
+        if array.dtype != like.dtype:
+            raise TypeError(
+                f"{caller}: {name}: expected {like.dtype} like {first}, got {array.dtype}"
+            )
+    return arrays
 
 
 def find_extremes(graph: Graph, messages: Array, best: Array) -> Indices:
@@ -62,15 +72,6 @@ def find_extremes(graph: Graph, messages: Array, best: Array) -> Indices:
         starts = (np.cumsum(degrees) - degrees)[full]
         found[full] = np.minimum.reduceat(entries, starts, axis=0)
     return found
-
-
-def write_extremes(caller: str, target: Any, found: Indices) -> None:
-    label = f"{caller}: output_extrema_location"
-    if not isinstance(target, np.ndarray) or target.dtype not in (np.int32, np.int64):
-        raise TypeError(f"{label}: expected an array of int32 or int64, got {type(target)}")
-    if target.shape != found.shape:
-        raise ValueError(f"{label}: expected shape {found.shape}, got {target.shape}")
-    target[...] = found
 
 
 def read_extremes(caller: str, graph: Graph, location: Any, shape: tuple[int, ...]) -> Indices:

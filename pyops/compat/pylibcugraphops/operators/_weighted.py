@@ -11,15 +11,21 @@ from typing import Any
 import numpy as np
 
 from ...._arrays import Array
+from ...._indices import Indices
 from ....graph import Graph
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
 from .._csc_full import Csc
+from .._names import in_names_of_call
 from .._queue import check_array, queued, refuse_on_device
-from ._reductions import AggOp, check_call, find_extremes, table, weight_sums, write, write_extremes
+from .._results import write
+from ._reductions import EXTREMES, AggOp, check_call, find_extremes, table, weight_sums
+
+_NAMES = {"x": "input_embedding", "weight": "edge_weight", "gy": "grad_output"}
 
 
 @queued
+@in_names_of_call(_NAMES)
 def agg_weighted_n2n_fwd(
     output_embedding: Array,
     input_embedding: Array,
@@ -34,11 +40,12 @@ def agg_weighted_n2n_fwd(
     caller = "agg_weighted_n2n_fwd"
     g = check_call(caller, graph, BipartiteCsc, aggregation_operation)
     given = input_embedding, edge_weight, aggregation_operation
-    y = _forward(caller, g, *given, output_extrema_location, node_degree)
-    write(f"{caller}: output_embedding", output_embedding, y, y.dtype)
+    y, others = _forward(caller, g, *given, output_extrema_location, node_degree)
+    write(caller, output_embedding=(output_embedding, y), **others)
 
 
 @queued
+@in_names_of_call(_NAMES)
 def agg_concat_weighted_n2n_fwd(
     output_embedding: Array,
     input_embedding: Array,
@@ -53,12 +60,13 @@ def agg_concat_weighted_n2n_fwd(
     caller = "agg_concat_weighted_n2n_fwd"
     g = check_call(caller, graph, Csc, aggregation_operation)
     given = input_embedding, edge_weight, aggregation_operation
-    y = _forward(caller, g, *given, output_extrema_location, node_degree)
-    both = np.concatenate([y, input_embedding], axis=1)
-    write(f"{caller}: output_embedding", output_embedding, both, y.dtype)
+    y, others = _forward(caller, g, *given, output_extrema_location, node_degree)
+    y = np.concatenate([y, input_embedding], axis=1)
+    write(caller, output_embedding=(output_embedding, y), **others)
 
 
 @queued
+@in_names_of_call(_NAMES)
 def agg_weighted_n2n_bwd(
     grad_input: Array | None,
     grad_edge_weight: Array | None,
@@ -78,10 +86,11 @@ def agg_weighted_n2n_bwd(
     x, gy = (table(f"{caller}: input_embedding", input_embedding, g.num_src), grad_output)
     gy = _cotangent(caller, gy, g, x.shape[1])
     gx, gw = _backward(caller, g, x, edge_weight, aggregation_operation, gy)
-    _deliver(caller, grad_input, gx, grad_edge_weight, gw)
+    _write_back(caller, grad_input=(grad_input, gx), grad_edge_weight=(grad_edge_weight, gw))
 
 
 @queued
+@in_names_of_call(_NAMES)
 def agg_concat_weighted_n2n_bwd(
     grad_input: Array | None,
     grad_edge_weight: Array | None,
@@ -102,7 +111,7 @@ def agg_concat_weighted_n2n_bwd(
     gy = _cotangent(caller, grad_output, g, 2 * x.shape[1])
     messages, own = np.split(gy, 2, axis=1)
     gx, gw = _backward(caller, g, x, edge_weight, aggregation_operation, messages)
-    _deliver(caller, grad_input, gx + own, grad_edge_weight, gw)
+    _write_back(caller, grad_input=(grad_input, gx + own), grad_edge_weight=(grad_edge_weight, gw))
 
 
 def _cotangent(caller: str, gy: Any, graph: Graph, width: int) -> Array:
@@ -122,21 +131,20 @@ def _forward(
     operation: AggOp,
     location: Any,
     degree: Array | None,
-) -> Array:
+) -> tuple[Array, dict[str, tuple[Any, Array | Indices]]]:
+    """The aggregated features, and what the call gives beside them."""
     table(f"{caller}: input_embedding", x, graph.num_src)
     check_array(f"{caller}: edge_weight", weight)
     mean = operation is AggOp.Mean
     y: Array = aggregate(graph, x, None, weight, reduce="sum" if mean else operation.value)
     if mean:
         sums = weight_sums(graph, weight)
-        y = y / sums
-        if degree is not None:
-            write(f"{caller}: node_degree", degree, sums[:, 0], y.dtype)
-    if operation in (AggOp.Max, AggOp.Min) and location is not None:
-        refuse_on_device(f"{caller}: output_extrema_location", location)
-        messages = weight[graph.edge_ids][:, None] * x[graph.src]
-        write_extremes(caller, location, find_extremes(graph, messages, y))
-    return y
+        return y / sums, {} if degree is None else {"node_degree": (degree, sums[:, 0])}
+    if operation not in EXTREMES or location is None:
+        return y, {}
+    refuse_on_device(f"{caller}: output_extrema_location", location)
+    messages = weight[graph.edge_ids][:, None] * x[graph.src]
+    return y, {"output_extrema_location": (location, find_extremes(graph, messages, y))}
 
 
 def _backward(
@@ -159,8 +167,5 @@ def _backward(
     return gx, gw
 
 
-def _deliver(caller: str, grad_input: Any, gx: Array, grad_edge_weight: Any, gw: Array) -> None:
-    if grad_input is not None:
-        write(f"{caller}: grad_input", grad_input, gx, gx.dtype)
-    if grad_edge_weight is not None:
-        write(f"{caller}: grad_edge_weight", grad_edge_weight, gw, gx.dtype)
+def _write_back(caller: str, **gradients: tuple[Array | None, Array]) -> None:
+    write(caller, **{name: pair for name, pair in gradients.items() if pair[0] is not None})
