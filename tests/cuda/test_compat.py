@@ -93,7 +93,7 @@ def test_refusals(csc, rng):
     y, there = np.zeros((NODES, 5)), to_device(np.zeros((NODES, 5)))
     call = operators.agg_simple_n2n_fwd
     for arguments, kind, text in (
-        ((there, x, graph), TypeError, "input: expected an array on the device like the other"),
+        ((there, x, graph), TypeError, "input_embedding: expected an array on the device like"),
         ((y, to_device(x), graph), TypeError, "output_embedding: expected an array on the device"),
         ((there[:3], to_device(x), graph), ValueError, r"expected shape \(9, 5\), got \(3, 5\)"),
         ((there, to_device(x.astype("f")), graph), TypeError, "expected float32 like the inputs"),
