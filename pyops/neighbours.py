@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ._arrays import Array, check_array
-from ._indices import Indices, check_indices
+from ._indices import Indices, check_indices, pack_rows
+from ._pairs import close_pairs, close_pairs_within
 from .graph import Graph
 
+_AT_ONCE = 2**15
+"""Edges whose vectors are made at a time: they fit the second cache."""
 _MOST_IMAGES = 10**6
 """Cells around the first that are looked through."""
 
@@ -37,10 +40,13 @@ def radius_graph(
         In the units of the positions; pairs at this distance are not neighbours.
     cell : array, shape (3, 3) or (num_graphs, 3, 3), optional
         Vectors of the periodic cell as rows, one cell for all or one for each graph of the batch.
-    pbc : three bool, optional
+        A vector of zeros along which space is not periodic stands for one out of the plane of the
+        others.
+    pbc : bool, shape (3,) or (num_graphs, 3), optional
         Along which vectors of the cell space is periodic; by default along all.
     batch : array_like of int32 or int64, shape (num_nodes,), optional
-        The graph that each point belongs to; there are no edges between graphs.
+        The graph that each point belongs to; there are no edges between graphs. A `cell` or `pbc`
+        for each graph tells how many there are: the last may have no points.
 
     Returns
     -------
@@ -79,143 +85,176 @@ def radius_graph(
                 f"{caller}: batch: expected num_nodes={count} numbers from 0 on, "
                 f"got {len(owner)} from {owner.min(initial=0)}"
             )
-    graphs = 1 + int(owner.max(initial=0))
-    cells, periodic = _check_cell(caller, cell, pbc, graphs, positions)
-    x = positions.astype(np.float64)
-    place = np.minimum(owner, len(cells) - 1)
-    home, ghosts, shifts = _images(x, np.linalg.inv(cells)[place], periodic, float(cutoff))
-    cells = cells[place]
-    i, k = _close(x, home, ghosts, shifts, owner, cells, float(cutoff))
-    j, shift = ghosts[k], shifts[k] + home[ghosts[k]] - home[i]
-    order = np.lexsort((*shift.T, j, i))
-    i, j, shift = i[order], j[order], shift[order]
-    offsets = np.einsum("ek,ekd->ed", shift, cells[i])
-    vectors = x[j] - x[i] + offsets
-    # The way back comes after the same sum of negative numbers: both are kept, or neither.
-    near = (vectors**2).sum(1) < float(cutoff) ** 2
-    near &= (i != j) | (shift != 0).any(1)
-    i, j, shift = i[near], j[near], shift[near]
-    reverse = np.empty(len(i), np.int64)
-    reverse[np.lexsort((*-shift.T, i, j))] = np.arange(len(i))
+    graphs = None if batch is None else 1 + int(owner.max(initial=0))
+    cells, periodic = _check_cell(cell, pbc, graphs)
+    x, cutoff = positions.astype(np.float64), float(cutoff)
+    if count and periodic.any():
+        images, *ends = _through_images(x, cutoff, cells, periodic, owner)
+    else:
+        images, ends = None, [*close_pairs_within(x, cutoff, owner)]
+    near = np.empty(len(ends[0]), bool)
+    for block in _blocks(len(near)):
+        v = _between(x, images, *(e[block] for e in ends))[0]
+        near[block] = v[:, 0] ** 2 + v[:, 1] ** 2 + v[:, 2] ** 2 < cutoff**2
+    ends = [e[near] for e in ends]
+    ends, reverse = _both_ways(count, images, *ends)
     dtype = positions.dtype.newbyteorder("=")
-    graph = Graph(j, i, count)
-    return graph, vectors[near].astype(dtype), offsets[near].astype(dtype), reverse
+    vectors, offsets = (np.zeros((len(reverse), 3), dtype) for _ in range(2))
+    for block in _blocks(len(reverse)):
+        vectors[block], along = _between(x, images, *(e[block] for e in ends))
+        if images is not None:
+            offsets[block] = along
+    return Graph(ends[1], ends[0], count), vectors, offsets, reverse
 
 
 def _check_cell(
-    caller: str, cell: object, pbc: object, graphs: int, positions: Array
+    cell: object, pbc: object, graphs: int | None
 ) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """A cell for each graph, or one for all, and along which vectors space is periodic."""
+    """A cell for each graph, or one for all, and along which of its vectors space is periodic."""
+    caller = "radius_graph"
     if cell is None:
         if pbc is not None and np.any(np.asarray(pbc)):
             raise ValueError(f"{caller}: pbc: expected a cell beside it, got none")
-        return np.eye(3)[None], np.zeros(3, bool)
+        return np.eye(3)[None], np.zeros((1, 3), bool)
     array = check_array(f"{caller}: cell", cell)
+    periodic = np.ones(3, bool) if pbc is None else np.asarray(pbc)
+    rows = [len(a) for a, ndim in ((array, 3), (periodic, 2)) if a.ndim == ndim]
+    graphs = 1 if graphs is None else max(graphs, *rows, 1)
     if array.shape not in ((3, 3), (graphs, 3, 3)):
         raise ValueError(
             f"{caller}: cell: expected shape (3, 3) or (num_graphs={graphs}, 3, 3), "
             f"got {array.shape}"
         )
-    periodic = np.ones(3, bool) if pbc is None else np.asarray(pbc)
-    if periodic.shape != (3,) or periodic.dtype != bool:
-        raise ValueError(f"{caller}: pbc: expected three bool, got {pbc!r}")
-    array = array.astype(np.float64)
+    if periodic.shape not in ((3,), (graphs, 3)) or periodic.dtype != bool:
+        raise ValueError(
+            f"{caller}: pbc: expected three bool, or three for each of num_graphs={graphs}, "
+            f"got {pbc!r}"
+        )
+    array, periodic = array.astype(np.float64).reshape(-1, 3, 3), periodic.reshape(-1, 3)
+    count = max(len(array), len(periodic))
+    periodic = np.broadcast_to(periodic, (count, 3))
+    array = _completed(np.broadcast_to(array, (count, 3, 3)), periodic)
     if not (np.isfinite(array).all() and (abs(np.linalg.det(array)) > 0).all()):
         raise ValueError(f"{caller}: cell: expected finite vectors that span a volume, got others")
-    return array.reshape(-1, 3, 3), periodic
+    return array, periodic
 
 
-def _images(
-    x: Array,
-    inverse: Array,
-    periodic: npt.NDArray[np.bool_],
-    cutoff: float,
-) -> tuple[Any, Any, Any]:
-    """Cells each point lies in, and all images next to the first cell: their points and shifts.
+def _completed(cells: Array, periodic: npt.NDArray[np.bool_]) -> Array:
+    """Unit vectors across the others in the place of zeros along which space is not periodic."""
+    missing = ~cells.any(2) & ~periodic
+    cells = cells.copy()
+    for k in np.flatnonzero(missing.any(1) & np.isfinite(cells).all((1, 2))):
+        cells[k, missing[k]] = np.linalg.svd(cells[k])[2][3 - missing[k].sum() :]
+    return cells
 
-    `home` takes a point into the first cell; ghost g is point ghosts[g], shifted by shifts[g] from
-    there.
+
+class _Images(NamedTuple):
+    """Where the periodic images of points are.
+
+    Row `turns[code]` takes the point j of a pair from the first cell to its image, `home[j]` into
+    the first cell. Row -1 - code is the way back.
     """
-    count = len(x)
-    home = np.zeros((count, 3), np.int64)
-    if not periodic.any() or count == 0:
-        return home, np.arange(count), home
-    fraction = np.einsum("nd,ndk->nk", x, inverse)
-    home[:, periodic] = -np.floor(fraction[:, periodic]).astype(np.int64)
+
+    cells: Array
+    place: Indices
+    home: Indices
+    turns: Indices
+    away: Any
+    """Which points are not in the first cell."""
+
+    def offsets(self, i: Indices, j: Indices, code: Indices) -> Array:
+        offsets = np.zeros((len(i), 3))
+        away = self.away[i] | self.away[j]
+        moved = np.flatnonzero((code != len(self.turns) // 2) | away)
+        i, j = i[moved], j[moved]
+        shift = self.turns[code[moved]] + self.home[j] - self.home[i]
+        cells = self.cells[self.place[i]] if len(self.cells) > 1 else self.cells
+        parts = [shift[:, k, None] * cells[:, k] for k in range(3)]
+        offsets[moved] += parts[0] + parts[1] + parts[2]
+        return offsets
+
+
+def _between(
+    x: Array, images: _Images | None, i: Indices, j: Indices, *code: Indices
+) -> tuple[Array, Array | None]:
+    """Vectors from i to the images of j, and offsets: on the way back exactly the negative ones."""
+    vectors = x.take(j, 0)
+    vectors -= x.take(i, 0)
+    if images is None:
+        return vectors, None
+    offsets = images.offsets(i, j, *code)
+    vectors += offsets
+    return vectors, offsets
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(start, start + _AT_ONCE) for start in range(0, count, _AT_ONCE))
+
+
+def _both_ways(
+    count: int, images: _Images | None, i: Indices, j: Indices, *code: Indices
+) -> tuple[list[Indices], Indices]:
+    """Both directions of pairs, sorted by their ends, and the row of the way back of each."""
+    pairs = len(i)
+    keys = [(np.concatenate([i, j]), count), (np.concatenate([j, i]), count)]
+    if images is not None:
+        last = len(images.turns) - 1
+        keys += [(np.concatenate([c, last - c]), last + 1) for c in code]
+    order = pack_rows(*keys[-1])[1] - 1
+    for key, size in reversed(keys[:-1]):
+        order = order[pack_rows(key[order], size)[1] - 1]
+    row = np.empty(2 * pairs, np.int64)
+    row[order] = np.arange(2 * pairs)
+    back = np.where(order < pairs, order + pairs, order - pairs)
+    return [key[order] for key, _ in keys], row[back]
+
+
+def _through_images(
+    x: Array, cutoff: float, cells: Array, periodic: npt.NDArray[np.bool_], owner: Indices
+) -> tuple[_Images, Indices, Indices, Indices]:
+    """Pairs of points and images, in one direction of the two, near enough up to rounding."""
+    place = np.minimum(owner, len(cells) - 1)
+    inverse, turning = np.linalg.inv(cells), periodic[place]
+    fraction = np.einsum("nd,ndk->nk", x, inverse[place])
+    home = np.where(turning, -np.floor(fraction), 0).astype(np.int64)
     fraction += home
     reach = cutoff * np.linalg.norm(inverse, axis=1) * (1 + 1e-9) + 1e-9
-    most = np.where(periodic, np.ceil(reach.max(0)), 0)
-    images = np.prod(2 * most + 1)
-    if images > _MOST_IMAGES:
+    reach = reach[place]
+    most = np.where(turning, np.ceil(reach), 0).max(0)
+    number = np.prod(2 * most + 1)
+    if number > _MOST_IMAGES:
         raise ValueError(
             f"radius_graph: cell: expected one of which the cutoff of {cutoff:g} reaches at most "
-            f"{_MOST_IMAGES} images, got one of which it reaches {images:.2g}"
+            f"{_MOST_IMAGES} images, got one of which it reaches {number:.2g}"
         )
-    ranges = [range(-n, n + 1) for n in most.astype(int)]
-    ghosts, shifts = [], []
-    for shift in itertools.product(*ranges):
-        moved = fraction + shift
-        inside = ((moved >= -reach) & (moved <= 1 + reach)) | ~periodic
-        chosen = np.flatnonzero(inside.all(1))
-        ghosts.append(chosen)
-        shifts.append(np.broadcast_to(np.array(shift, np.int64), (len(chosen), 3)))
-    return home, np.concatenate(ghosts), np.concatenate(shifts)
+    most = most.astype(int)
+    sizes = 2 * most + 1
+    # Sorted by the last direction first; the later half is the way back of the former.
+    turns = np.indices(sizes[::-1]).reshape(3, -1).T[:, ::-1] - most
+    points = x + np.einsum("nk,nkd->nd", home, cells[place])
+    low = np.where(turning, np.maximum(np.ceil(-reach - fraction), -most), 0).astype(int)
+    high = np.where(turning, np.minimum(np.floor(1 + reach - fraction), most), 0).astype(int)
+    ghost, code = _later(low + most, high + most, sizes)
+    others = points[ghost] + np.einsum("gk,gkd->gd", turns[code], cells[place[ghost]])
+    i, j = close_pairs_within(points, cutoff, owner)
+    k, g = close_pairs(points, others, cutoff, owner, owner[ghost])
+    small = i.dtype
+    i, j = np.concatenate([i, k.astype(small)]), np.concatenate([j, ghost[g].astype(small)])
+    codes = np.full(len(i), len(turns) // 2, np.int32)
+    codes[len(i) - len(g) :] = code[g]
+    return _Images(cells, place, home, turns, home.any(1)), i, j, codes
 
 
-def _close(
-    x: Array, home: Any, ghosts: Any, shifts: Any, owner: Any, cells: Array, cutoff: float
-) -> tuple[Any, Any]:
-    """Pairs of a point and a ghost in neighbouring bins, and near enough up to rounding."""
-    points = x + np.einsum("nk,nkd->nd", home, cells)
-    images = points[ghosts] + np.einsum("gk,gkd->gd", shifts, cells[ghosts])
-    return close_pairs(points, images, cutoff, owner, owner[ghosts])
-
-
-def close_pairs(
-    points: Array, others: Array, cutoff: float, owner: Any = 0, of_others: Any = 0
-) -> tuple[Any, Any]:
-    """Pairs of points and others, [n, 3] and [m, 3], nearer than a cutoff up to rounding.
-
-    Only those of equal owners, whole numbers from 0 on, are pairs.
-    """
-    empty = np.zeros(0, np.int64)
-    if len(points) == 0 or len(others) == 0:
-        return empty, empty
-    origin = np.minimum(others.min(0), points.min(0))
-    extent = np.maximum(others.max(0), points.max(0)) - origin
-    width = cutoff * (1 + 1e-9) + 1e-15 * extent.max()  # the slack is beyond the rounding of bins
-    both = np.floor((np.concatenate([others, points]) - origin) / width)
-    owners = [np.broadcast_to(o, len(x)) for o, x in ((of_others, others), (owner, points))]
-    graph = np.unique(np.concatenate(owners), return_inverse=True)[1]
-    x, y, z = (_close_up(axis) for axis in both.T)
-    # Bins in numbers of the points, however far apart they are: no number below overflows.
-    x = _close_up(graph * (x.max() + 2) + x)
-    across = y.max() + 2
-    columns, column = np.unique(x * across + y, return_inverse=True)
-    along = z.max() + 2
-    m = len(others)
-    keys = column[:m] * along + z[:m]
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    found_i, found_k = [], []
-    for dx, dy in itertools.product((-1, 0, 1), repeat=2):
-        wanted = (x[m:] + dx) * across + y[m:] + dy
-        there = np.minimum(np.searchsorted(columns, wanted), len(columns) - 1)
-        own = np.flatnonzero(columns[there] == wanted)
-        middle = there[own] * along + z[m:][own]
-        first = np.searchsorted(keys, middle - 1)
-        counts = np.searchsorted(keys, middle + 1, side="right") - first
-        i = np.repeat(own, counts)
-        turn = np.arange(len(i)) - np.repeat(np.cumsum(counts) - counts, counts)
-        k = order[np.repeat(first, counts) + turn]
-        near = ((others[k] - points[i]) ** 2).sum(1) < (cutoff * (1 + 1e-9)) ** 2
-        found_i.append(i[near])
-        found_k.append(k[near])
-    return np.concatenate(found_i), np.concatenate(found_k)
-
-
-def _close_up(bins: Any) -> Any:
-    """Bins numbered from 1 on: neighbours stay so, and wider gaps become those of one bin."""
-    known, place = np.unique(bins, return_inverse=True)
-    steps = np.where(np.diff(known) <= 1, 1, 2)
-    return (1 + np.concatenate([[0], np.cumsum(steps)]))[place]
+def _later(low: Indices, high: Indices, sizes: Indices) -> tuple[Indices, Indices]:
+    """Points, each as often as there are codes in the later half for its ranges, and the codes."""
+    widths = high - low + 1
+    counts = widths.prod(1)
+    ghost = np.repeat(np.arange(len(low)), counts)
+    turn = np.arange(len(ghost)) - np.repeat(np.cumsum(counts) - counts, counts)
+    code, scale = np.zeros(len(ghost), np.int64), 1
+    for k in range(3):
+        turn, here = np.divmod(turn, widths[ghost, k])
+        code += scale * (here + low[ghost, k])
+        scale *= int(sizes[k])
+    later = code > scale // 2
+    return ghost[later], code[later]

@@ -66,6 +66,51 @@ def test_batch(dtype, rng):
     assert vectors.dtype == dtype
 
 
+def assert_same(one, other):
+    for name in "src", "dst":
+        assert np.array_equal(getattr(one[0], name), getattr(other[0], name))
+    for got, expected in zip(one[1:], other[1:], strict=True):
+        assert np.array_equal(got, expected)
+
+
+def test_last_graphs_without_points(rng):
+    """The cells, or pbc, say how many graphs there are."""
+    positions, batch = rng.uniform(0, 3, (9, 3)), np.repeat([0, 2], [4, 5])
+    cells = np.eye(3) * np.array([3.0, 1.0, 4.0, 1e-9, 2.0])[:, None, None]
+    pbc = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1], [1, 1, 1], [0, 0, 0]], bool)
+    for flags in None, pbc[0], pbc:
+        first = flags[:3] if flags is pbc else flags
+        expected = radius_graph(positions, 1.9, cell=cells[:3], pbc=first, batch=batch)
+        assert_same(radius_graph(positions, 1.9, cell=cells, pbc=flags, batch=batch), expected)
+    expected = radius_graph(positions, 1.9, cell=cells[[0, 0, 0]], pbc=pbc[:3], batch=batch)
+    assert_same(radius_graph(positions, 1.9, cell=cells[0], pbc=pbc, batch=batch), expected)
+    for k in 0, 2:
+        alone = radius_graph(positions[batch == k], 1.9, cell=cells[0], pbc=pbc[k])
+        assert (batch[expected[0].dst] == k).sum() == alone[0].num_edges > 0
+
+
+@pytest.mark.parametrize("pbc", [(1, 1, 0), (1, 0, 1), (0, 1, 0), (1, 0, 0), (0, 0, 0)])
+def test_slabs_of_ase(pbc, rng):
+    """Zero vectors without periodicity: as with those that ase puts in their place."""
+    complete_cell = pytest.importorskip("ase.geometry.cell").complete_cell
+    pbc, positions = np.array(pbc, bool), rng.uniform(-4, 8, (40, 3))
+    cell = np.array([[3.0, 0.5, 0], [1.0, 2.0, 0.7], [-0.2, 0.4, 2.5]]) * pbc[:, None]
+    completed = np.where(pbc[:, None], cell, complete_cell(cell))  # which rounds the others
+    expected = radius_graph(positions, 2.2, cell=completed, pbc=pbc)
+    assert_same(radius_graph(positions, 2.2, cell=cell, pbc=pbc), expected)
+    assert expected[0].num_edges > 20
+    whole = np.array([[3.0, 0, 0], [0, 3.0, 0], [0, 0, 3.0]])
+    graph, *_ = radius_graph(
+        np.concatenate([positions, positions]),
+        2.2,
+        cell=np.stack([whole, cell]),
+        pbc=np.stack([[True] * 3, pbc]),
+        batch=np.repeat([0, 1], 40),
+    )
+    second = graph.dst >= 40
+    assert np.array_equal(graph.src[second] - 40, expected[0].src)
+
+
 def test_at_the_cutoff():
     """Both directions or none, however rounding falls."""
     chain = np.arange(50)[:, None] * np.array([0.1, 0.3, 0.7])
@@ -129,6 +174,36 @@ POINTS = np.zeros((4, 3))
         ((POINTS, 1.0), {"cell": np.eye(3), "pbc": [1, 1, 1]}, ValueError, "pbc: expected three"),
         ((POINTS, 1.0), {"cell": np.eye(3) / 99}, ValueError, "cell: expected one of which the cu"),
         ((POINTS, 1.0), {"cell": np.eye(3) / 1e99}, ValueError, "cell: expected one of which"),
+        (
+            (POINTS, 1.0),
+            {"cell": np.diag([1.0, 1, 0]), "pbc": [True, False, True]},
+            ValueError,
+            "cell: expected finite vectors that span a volume",
+        ),
+        (
+            (POINTS, 1.0),
+            {"cell": np.diag([np.nan, 1, 0]), "pbc": [True, True, False]},
+            ValueError,
+            "cell: expected finite vectors",
+        ),
+        (
+            (POINTS, 1.0),
+            {"cell": np.stack([np.eye(3)] * 2), "batch": [0, 1, 2, 0]},
+            ValueError,
+            r"cell: expected shape \(3, 3\) or \(num_graphs=3, 3, 3\), got \(2, 3, 3\)",
+        ),
+        (
+            (POINTS, 1.0),
+            {"cell": np.stack([np.eye(3)] * 2)},
+            ValueError,
+            r"cell: expected shape \(3, 3\) or \(num_graphs=1, 3, 3\), got \(2, 3, 3\)",
+        ),
+        (
+            (POINTS, 1.0),
+            {"cell": np.eye(3), "pbc": np.ones((2, 3), bool), "batch": [0, 1, 2, 0]},
+            ValueError,
+            "pbc: expected three bool, or three for each of num_graphs=3, got",
+        ),
         ((POINTS, 1.0), {"batch": [0, 1]}, ValueError, "batch: expected num_nodes=4 numbers"),
         ((POINTS, 1.0), {"batch": [0, -1, 0, 0]}, ValueError, "batch: expected num_nodes=4"),
         ((POINTS, 1.0), {"batch": [0.5] * 4}, TypeError, "batch: expected int32 or int64"),

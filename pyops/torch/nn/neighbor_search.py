@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from ...neighbours import close_pairs
+from ..._pairs import close_pairs
 from ._neighbours import plain
 
 AT_ONCE = 2**22
