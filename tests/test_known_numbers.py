@@ -5,6 +5,7 @@ import pytest
 
 import pyops
 
+from .compare import assert_close
 from .graphs import undirected
 
 EDGES = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 4), (3, 4), (3, 5), (4, 5)]
@@ -67,3 +68,16 @@ def test_diagonal_kernel():
     weight, bias = np.array([[1.0, 1.0], [3.0, 1.0]]), np.array([0.5, 0])
     y = pyops.kernel_conv(graph, features, layer, weight, bias, kernel="diagonal")
     assert y.tolist() == [[3.5, 50]]
+
+
+@pytest.mark.parametrize("max_degree", [0, 1, 4, 10])
+def test_second_derivatives_of_harmonics(max_degree, rng):
+    """As sphericart has them."""
+    sphericart = pytest.importorskip("sphericart")
+    vectors, h = rng.standard_normal((2, 50, 3))
+    gy = rng.standard_normal((50, (max_degree + 1) ** 2))
+    peer = sphericart.SphericalHarmonics(max_degree)
+    _, slopes, seconds = peer.compute_with_hessians(vectors)
+    got = pyops.spherical_harmonics.double_backward(vectors, gy, h, max_degree=max_degree)
+    by_vectors = np.einsum("ek,eabk,eb->ea", gy, seconds, h)
+    assert_close(got, [by_vectors, np.einsum("eak,ea->ek", slopes, h)], 1e-12)
