@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pyops
-from pyops import radius_graph
+from pyops import _pairs, neighbours, radius_graph
 
 CELLS = {
     "none": (None, None),
@@ -71,6 +71,20 @@ def assert_same(one, other):
         assert np.array_equal(getattr(one[0], name), getattr(other[0], name))
     for got, expected in zip(one[1:], other[1:], strict=True):
         assert np.array_equal(got, expected)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_blocks(name, rng, monkeypatch):
+    """The results do not depend on how many points and pairs are taken at a time."""
+    cell, pbc = CELLS[name]
+    positions = np.concatenate([rng.uniform(-3, 6, (60, 3)), np.ones((20, 3))])
+    if name == "smaller than the cutoff":
+        positions = positions[::9]
+    expected = radius_graph(positions, 1.7, cell=cell, pbc=pbc)
+    monkeypatch.setattr(_pairs, "_POINTS", 3)
+    monkeypatch.setattr(_pairs, "_CANDIDATES", 5)
+    monkeypatch.setattr(neighbours, "_AT_ONCE", 7)
+    assert_same(radius_graph(positions, 1.7, cell=cell, pbc=pbc), expected)
 
 
 def test_last_graphs_without_points(rng):
