@@ -76,20 +76,21 @@ class AtomEnergies:
 
 
 class PairPotential:
-    """The best sum over pairs, 12 Gaussians of the distance for each pair of elements, by least
-    squares of forces and energies."""
+    """The best sum over pairs, 12 Gaussians of the distance for each pair of elements, and over
+    atoms, by least squares of forces and energies."""
 
     centres, width = np.linspace(0.8, 4.0, 12), 0.3
+    by_energy, ridge = 3.0, 1.0
 
     def __init__(self, structures, atoms):
         rows, wanted = [], []
         for s in structures:
             energy, forces = self._columns(s)
-            rows += [energy[None] / len(s.kinds), forces]
-            wanted += [[(s.energy - atoms(s)) / len(s.kinds)], s.forces.ravel()]
+            share = self.by_energy / len(s.kinds)
+            rows += [share * energy[None], forces]
+            wanted += [[share * (s.energy - atoms(s))], s.forces.ravel()]
         a, b = np.concatenate(rows), np.concatenate(wanted)
-        ridge = 1e-3 * np.eye(a.shape[1])
-        self.weights = np.linalg.solve(a.T @ a + ridge, a.T @ b)
+        self.weights = np.linalg.solve(a.T @ a + self.ridge * np.eye(a.shape[1]), a.T @ b)
 
     def __call__(self, structure):
         """Energy without that of the atoms, and forces."""
@@ -97,7 +98,7 @@ class PairPotential:
         return energy @ self.weights, (forces @ self.weights).reshape(-1, 3)
 
     def _columns(self, s):
-        """Energy and forces of each Gaussian of each pair of elements."""
+        """Energy and forces of each Gaussian of each pair of elements, and of each element."""
         i, j = np.triu_indices(len(s.kinds), 1)
         vectors = s.positions[j] - s.positions[i]
         d = np.linalg.norm(vectors, axis=1)[:, None]
@@ -110,4 +111,6 @@ class PairPotential:
         push = (vectors / d)[:, :, None] * slope[:, None]
         np.add.at(forces, (i, slice(None), kind), push)
         np.add.at(forces, (j, slice(None), kind), -push)
-        return energy.ravel(), forces.reshape(3 * len(s.kinds), -1)
+        counts = np.bincount(s.kinds, minlength=4)
+        forces = forces.reshape(3 * len(s.kinds), -1)
+        return np.append(energy, counts), np.pad(forces, ((0, 0), (0, len(counts))))

@@ -106,12 +106,24 @@ def forces(monkeypatch):
 
 
 def test_forces(forces, tmp_path):
-    """A little training beats the guess of no forces, on molecules not seen."""
+    """A little training beats the guess of no forces, on molecules not seen; so do pairs."""
     picture = tmp_path / "forces.png"
     sizes = "--frames=2", "--steps=30", "--seconds=40"
     errors = forces.main([*sizes, f"--output={picture}"])
-    assert errors["DimeNet++"][0] < errors["zero"][0]
+    assert errors["DimeNet++"][0] < 0.8 * errors["zero"][0]
+    by_pairs, zero = errors["pair potential"], errors["zero"]
+    assert all(own < 0.8 * other for own, other in zip(by_pairs, zero, strict=True))
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_forces_of_other_molecules(forces, tmp_path):
+    """Five times nearer than no forces, and nearer than the pair potential."""
+    sizes = "--steps=400", "--seconds=1000"
+    errors = forces.main([*sizes, f"--output={tmp_path / 'forces.png'}"])
+    best, pairs, zero = (errors[name][0] for name in ("DimeNet++", "pair potential", "zero"))
+    assert 5 * best < zero
+    assert best < pairs < zero
 
 
 def networks(forces, kinds, positions, **keywords):
