@@ -88,7 +88,7 @@ AGGREGATIONS = (
 ATTENTION = ("gat", "gat_v2", "segment_softmax", "transformer_conv")
 BASES = "radial_basis", "spherical_basis", "spherical_harmonics"
 CASES = (
-    # 24 edges a node as in molecules, 44 as in crystals, with seven degrees.
+    # Points and their neighbours: 24 edges a node as in molecules, 44 as in crystals.
     Case("dimenet_aggregate", nodes=1000, degree=24),
     Case("dimenet_aggregate", nodes=1000, degree=44, phases=PHASES[:1]),
     # Linear in the edges whatever the number of triplets, and 2.5e8 of those.

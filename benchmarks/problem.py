@@ -29,20 +29,11 @@ def operator_module(case: Case) -> ModuleType:
 
 
 def make(case: Case) -> Problem:
-    """A random multigraph and random arrays, the same on every call."""
+    """A random multigraph, or the operator's own graph, and random arrays, always the same."""
     rng = np.random.default_rng(20)
     operator = operator_module(case)
-    dst = rng.integers(case.nodes, size=case.edges)
-    if case.hub:
-        dst[: case.edges // 2] = 0
-    if case.steep:
-        dst = by_power_law(case, rng)
-    dst.sort()
-    graph = {
-        "src": by_power_law(case, rng) if case.steep else rng.integers(case.nodes, size=case.edges),
-        "dst": dst,
-        "offsets": np.searchsorted(dst, np.arange(case.nodes + 1)),
-    }
+    src, dst = getattr(operator, "ends", random_ends)(case, rng)
+    graph = {"src": src, "dst": dst, "offsets": np.searchsorted(dst, np.arange(case.nodes + 1))}
     if hasattr(operator, "pairs") and case.peers != ALONE:
         graph |= operator.pairs(case, graph["src"], graph["dst"])
     if hasattr(operator, "constants"):
@@ -51,6 +42,20 @@ def make(case: Case) -> Problem:
     gy = normal(case, rng, *operator.output_shape(case))
     cotangents = [normal(case, rng, *array.shape) for array in inputs.values()]
     return Problem(case, graph, inputs, gy, cotangents)
+
+
+def random_ends(case: Case, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    dst = rng.integers(case.nodes, size=case.edges)
+    if case.hub:
+        dst[: case.edges // 2] = 0
+    if case.steep:
+        dst = by_power_law(case, rng)
+    dst.sort()
+    return (by_power_law if case.steep else uniform)(case, rng), dst
+
+
+def uniform(case: Case, rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(case.nodes, size=case.edges)
 
 
 def by_power_law(case: Case, rng: np.random.Generator) -> np.ndarray:
