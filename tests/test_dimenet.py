@@ -115,6 +115,110 @@ def test_smallest_basis_at_a_small_distance():
     assert y[0, 6] == pytest.approx(5.33e-7, rel=2e-3)
 
 
+def nearest(dtype):
+    """Distances down to the smallest there is, and one that shares a vector with them."""
+    limits = np.finfo(dtype)
+    return np.array([1e-6, 1e-13, 5e-20, 1e-30, limits.tiny, limits.smallest_subnormal, 0.3], dtype)
+
+
+def agree(got, expected, scale, shift=0):
+    """To some units of the last place, and infinite where the range ends. Below it x may be one
+    number off, and powers of x are rounded before the norms multiply them, with zeros up to 5000.
+    """
+    limits = np.finfo(got.dtype)
+    assert got.shape == expected.shape
+    assert not np.isnan(got).any()
+    beyond = abs(expected) > limits.max
+    assert (got[beyond] == np.sign(expected[beyond]) * np.inf).all()
+    bound = 60 * limits.eps * scale + limits.smallest_subnormal * (5e3 + 8 * shift)
+    assert (abs(got - expected) <= bound)[~beyond].all()
+
+
+def leading_terms(x, sizes):
+    """The spherical basis at small distances and its three derivatives, in extended precision."""
+    derivatives = [[], [], [], []]
+    for degree in range(sizes["num_spherical"]):
+        for zero in map(np.longdouble, reference.zeros(degree, sizes["num_radial"])):
+            norm = np.sqrt(np.longdouble(2)) / abs(spherical_jn(degree + 1, float(zero)))
+            first = norm * zero**degree / np.prod(np.arange(1.0, 2 * degree + 2, 2))
+            second = -first * zero**2 / (2 * (2 * degree + 3))
+            third = -second * zero**2 / (4 * (2 * degree + 5))
+            terms = [(first, degree - 1), (second, degree + 1), (third, degree + 3)]
+            for order in derivatives:
+                order.append(sum((c * x ** float(p) for c, p in terms if c), start=0 * x))
+                terms = [(c * p, p - 1) for c, p in terms]
+    return [np.stack(order, 1) for order in derivatives]
+
+
+COTANGENTS = {
+    "none": lambda gy, degree: 0 * gy,
+    "degree 0": lambda gy, degree: np.where(degree == 0, gy, 0),
+    "all but degree 0": lambda gy, degree: np.where(degree > 0, gy, 0),
+    "every third": lambda gy, degree: np.where(np.arange(gy.shape[1]) % 3 == 1, gy, 0),
+    "all": lambda gy, degree: gy,
+}
+
+
+@pytest.mark.parametrize("hx", [1.0, -2e-30, 0.0])
+@pytest.mark.parametrize("columns", COTANGENTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_spherical_basis_at_the_smallest_distances(dtype, columns, hx, rng):
+    """Degree 0 ends in infinity, times 0 as any other number, and the others know nothing of it."""
+    sizes = {"num_spherical": 10, "num_radial": 3}
+    x = nearest(dtype)
+    tiny = x[:-1].astype(np.longdouble)
+    y, slope, curvature, next_one = leading_terms(tiny, sizes)
+    gy = COTANGENTS[columns](rng.standard_normal((len(x), 30)), np.arange(30) // 3).astype(dtype)
+    h = np.full_like(x, hx)
+    found = pyops.spherical_basis(x, **sizes)
+    agree(found[:-1], y, abs(y), abs(slope))
+    (by_x,) = pyops.spherical_basis.backward(x, gy, **sizes)
+    (second, dgy) = pyops.spherical_basis.double_backward(x, gy, h, **sizes)
+    tangent = pyops.spherical_basis.jvp(x, h, **sizes)
+    assert_same([tangent], [dgy])
+    g, h = gy[:-1].astype(np.longdouble), h[:-1].astype(np.longdouble)
+    for got, factor, here, after in (by_x, 1, slope, curvature), (second, h, curvature, next_one):
+        terms = factor * (g * here).sum(1)
+        agree(got[:-1], terms, abs(factor) * abs(g * here).sum(1), abs(g * after).sum(1))
+    agree(dgy[:-1], h[:, None] * slope, abs(h[:, None] * slope), abs(curvature))
+    assert columns != "none" or not (by_x.any() or second.any())
+    alone = pyops.spherical_basis.double_backward(x[-1:], gy[-1:], np.full(1, hx, dtype), **sizes)
+    assert_same([second[-1:], dgy[-1:]], alone)
+
+
+@pytest.mark.parametrize("hx", [1.0, -2e-30, 0.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_radial_basis_at_the_smallest_distances(dtype, hx, rng):
+    """It is bounded there, and so are its derivatives; a frequency may be 0."""
+    x, w = nearest(dtype)[:-1], np.array([0, 0.5, 3, -20], dtype)
+    gy, hw = rng.standard_normal((len(x), 4)).astype(dtype), rng.standard_normal(4).astype(dtype)
+    h = np.full_like(x, hx)
+    gy[:, 2] = 0
+    found = pyops.radial_basis(x, w)
+    gradients = pyops.radial_basis.backward(x, w, gy)
+    seconds = pyops.radial_basis.double_backward(x, w, gy, h, hw)
+    assert_same([pyops.radial_basis.jvp(x, w, h, hw)], [seconds[2]])
+    x, h = (a.astype(np.longdouble)[:, None] for a in (x, h))
+    g, hw, w = (a.astype(np.longdouble) for a in (gy, hw, w))
+    t = w * x
+    y, by_x, by_w = w * (1 - t**2 / 6), -(w**3) * x / 3 * (1 - t**2 / 10), 1 - t**2 / 2
+    xx, ww = -(w**3) / 3 * (1 - t**2 * 3 / 10), -x * t * (1 - t**2 / 6)
+    xw = -w * t * (1 - t**2 / 6) - 168 * x**5 * (1 - x) ** 2
+    agree(found, y, abs(y))
+    wanted = (
+        ([g * by_x], 1, gradients[0]),
+        ([g * by_w], 0, gradients[1]),
+        ([g * h * xx, g * hw * xw], 1, seconds[0]),
+        ([g * h * xw, g * hw * ww], 0, seconds[1]),
+        ([h * by_x, hw * by_w], None, seconds[2]),
+    )
+    for terms, axis, got in wanted:
+        expected, scale = sum(terms), sum(map(abs, terms))
+        if axis is not None:
+            expected, scale = expected.sum(axis), scale.sum(axis)
+        agree(got, expected, scale)
+
+
 @pytest.mark.parametrize("op", [pyops.radial_basis, pyops.spherical_basis])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_cutoff_is_smooth(op, dtype):
