@@ -49,7 +49,9 @@ class Sources:
     def __init__(self, folder):
         self.folder = folder
         self.operators = words("meson.build", "operators")
-        self.names = [*words("fortran/meson.build", "foundation"), *self.operators, "face"]
+        lists = (words("fortran/meson.build", name) for name in ("foundation", "compounds"))
+        foundation, compounds = lists
+        self.names = [*foundation, *self.operators, *compounds, "face"]
         self.kernels = folder / "kernels"
         self.kernels.mkdir()
         for name in [*self.operators, "product"]:

@@ -54,6 +54,13 @@ contains
     y => edge_to_edge(graph, e, exclude="image")
     call refused(tape, wrong_argument, "edge_to_edge: exclude: expected image only of a graph " &
                  //"that was filled with reverse edges")
+    call dimenet_basis(e, e, y, z)
+    call refused(tape, wrong_shape, "dimenet_basis: frequencies: expected shape (6, 1), got (1, 3)")
+    call expect(size(y%val) == 0 .and. size(z%val) == 0, "neither of two results")
+    call dimenet_basis(e, e, y, z, num_spherical=0, num_radial=3)
+    call refused(tape, wrong_argument, "spherical_basis: num_spherical: expected at least 1, got 0")
+    call dimenet_basis(y, z, y, z)
+    call expect(told == 0 .and. size(y%val) == 0, "nor of what failed")
     y => matmul(x, x)
     call refused(tape, wrong_shape, "matmul: b: expected shape (3, 3), got (2, 3)")
     y => x + p
