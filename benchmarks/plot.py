@@ -57,6 +57,11 @@ def draw_operator(rows: list[Row], rates: Rates, folder: Path) -> None:
         axes[1].set(title="forward + backward", ylabel="milliseconds")
         panel(axes[2], backward, lambda row: 1e-6 * row.extra_bytes, {})
         axes[2].set(title="forward + backward: extra memory", ylabel="megabytes")
+        for axis, phase in zip(axes, ("forward", "backward", "backward"), strict=True):
+            turn = getattr(operator_module(case), "TURNS", {}).get(phase)
+            if turn:
+                axis.axvline(turn[0] * case.nodes, linestyle=":", color="0.6", linewidth=1)
+                axis.set_title(turn[1], loc="right", fontsize=8, color="0.45", fontweight="normal")
         axes[0].legend(loc="lower right")
         for suffix in ("svg", "png"):
             figure.savefig(folder / f"plot-{case.operator}.{suffix}", dpi=160)

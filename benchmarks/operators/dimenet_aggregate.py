@@ -10,6 +10,10 @@ from benchmarks.problem import normal
 
 SPHERICAL, RADIAL, MIDDLE = 7, 6, 8
 NOTE = "The peers take a list of all triplets."
+TURNS = {  # edges in, and as many out, from which a node takes the density instead of pairs
+    "forward": (5, "dotted: from pairs to harmonics"),
+    "backward": (10, "dotted: from pairs to harmonics"),
+}
 
 
 @functools.lru_cache(maxsize=1)
