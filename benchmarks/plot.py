@@ -60,8 +60,7 @@ def draw_operator(rows: list[Row], rates: Rates, folder: Path) -> None:
         for axis, phase in zip(axes, ("forward", "backward", "backward"), strict=True):
             turn = getattr(operator_module(case), "TURNS", {}).get(phase)
             if turn:
-                axis.axvline(turn[0] * case.nodes, linestyle=":", color="0.6", linewidth=1)
-                axis.set_title(turn[1], loc="right", fontsize=8, color="0.45", fontweight="normal")
+                axis.axvline(turn * case.nodes, linestyle=":", color="0.6", linewidth=1)
         axes[0].legend(loc="lower right")
         for suffix in ("svg", "png"):
             figure.savefig(folder / f"plot-{case.operator}.{suffix}", dpi=160)

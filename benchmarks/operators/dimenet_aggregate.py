@@ -9,11 +9,8 @@ from scipy.spatial import cKDTree
 from benchmarks.problem import normal
 
 SPHERICAL, RADIAL, MIDDLE = 7, 6, 8
-NOTE = "The peers take a list of all triplets."
-TURNS = {  # edges in, and as many out, from which a node takes the density instead of pairs
-    "forward": (5, "dotted: from pairs to harmonics"),
-    "backward": (10, "dotted: from pairs to harmonics"),
-}
+NOTE = "The peers take a list of all triplets. Dotted: from pairs to harmonics."
+TURNS = {"forward": 5, "backward": 10}  # edges in, and as many out, of the nodes that change over
 
 
 @functools.lru_cache(maxsize=1)
