@@ -151,6 +151,12 @@ def test_no_library_but_openmp():
     assert b"_gfortran_" not in library.read_bytes()
 
 
+@pytest.mark.bare
+def test_arrays_begin_with_a_cache_line():
+    """The linker has put something in the place of malloc."""
+    assert b"posix_memalign" in pyops.__main__.library().read_bytes()
+
+
 def test_other_threads_run_meanwhile():
     """The lock of the interpreter is released."""
     problem = representative("gno_conv").problem(
