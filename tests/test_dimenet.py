@@ -411,6 +411,28 @@ def test_more_edges_than_are_taken_at_once(graph, exclude, rng):
         assert_close(problem.run(phase), oracle(problem, phase), 1e-12)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-4)])
+@pytest.mark.parametrize("given", [NAMES, NAMES[1:], NAMES[2:3], NAMES[3:]], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(4, 9, 65, 3), (5, 17, 130, 2), (9, 1, 33, 4), (10, 3, 16, 2), (1, 18, 64, 3)], ids=str
+)
+def test_sizes_beyond_a_block(sizes, given, dtype, tolerance, rng):
+    """More channels and radial functions than are taken at once, any number of degrees."""
+    degrees, radial, channels, middle = sizes
+    graph = drawn(8, 8, 150)
+    inputs = dict(zip(NAMES, arrays(rng, graph, degrees, radial, channels, middle), strict=True))
+    cotangents = {
+        "h" + name: rng.standard_normal(inputs[name].shape) if name in given else None
+        for name in NAMES
+    }
+    inputs["gy"] = rng.standard_normal(inputs["embedding"].shape)
+    options = {"num_spherical": degrees, "exclude": "node"}
+    problem = Problem(pyops.dimenet_aggregate, graph, options, inputs | cotangents)
+    for phase in PHASES:
+        got = problem.map(lambda a: a.astype(dtype)).run(phase)
+        assert_close(got, oracle(problem, phase), tolerance)
+
+
 def several(degree, times):
     """A star with so many edges to and from each of the first four leaves."""
     graph = star(degree)

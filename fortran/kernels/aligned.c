@@ -7,8 +7,9 @@
 
 void *__real_malloc(size_t bytes);
 
-__attribute__((visibility("hidden"))) void *__wrap_malloc(size_t bytes) {
+/* `used`: where all of the library is one compilation, calls of malloc appear after it. */
+__attribute__((used, visibility("hidden"))) void *__wrap_malloc(size_t bytes) {
   void *memory;
-  if (bytes <= SMALL) return __real_malloc(bytes);
-  return posix_memalign(&memory, LINE, bytes) == 0 ? memory : NULL;
+  if (bytes > SMALL && posix_memalign(&memory, LINE, bytes) == 0) return memory;
+  return __real_malloc(bytes);
 }
