@@ -2,7 +2,7 @@
 #include <stdint.h>
 
 #if defined(__GNUC__) || defined(__clang__)
-#define ASK(address) __builtin_prefetch((const void *)(address), 0, 3)
+#define ASK(address) __builtin_prefetch((const void *)(address), 0, 2)
 #define ASK_LATER(address) __builtin_prefetch((const void *)(address), 0, 2)
 #else
 #define ASK(address) (void)(address)
