@@ -12,6 +12,9 @@ from typing import Annotated, Any, Literal, Union
 
 from .graph import Graph
 
+_COUNTS = {"num_src", "num_dst", "num_edges", "num_entries", "num_samples", "num_types"}
+"""Sizes that may be 0; all others are widths."""
+
 
 class Size:
     """The length of one axis: an expression linear in each of its names."""
@@ -31,7 +34,7 @@ class Size:
         base = self.value({**known, name: 0})
         slope = self.value({**known, name: 1}) - base
         value = (length - base) // slope
-        least = 0 if name.startswith("num_") else 1
+        least = 0 if name in _COUNTS else 1
         return name, value if value * slope == length - base and value >= least else None
 
 

@@ -17,6 +17,8 @@ _AT_ONCE = 2**15
 """Edges whose vectors are made at a time: they fit the second cache."""
 _MOST_IMAGES = 10**6
 """Cells around the first that are looked through."""
+_FARTHEST = 2**31
+"""Cells from the first to a point, which has few digits left for its place in one."""
 
 
 def radius_graph(
@@ -74,8 +76,10 @@ def radius_graph(
         raise ValueError(f"{caller}: positions: expected finite numbers, got others")
     if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float, np.integer, np.floating)):
         raise TypeError(f"{caller}: cutoff: expected a number, got {cutoff!r}")
-    if not 0 < cutoff < np.inf:
-        raise ValueError(f"{caller}: cutoff: expected a positive number, got {cutoff!r}")
+    if not 1e-150 < cutoff < 1e150:  # others have no square
+        raise ValueError(
+            f"{caller}: cutoff: expected a positive number, 1e-150 to 1e150, got {cutoff!r:.30}"
+        )
     count = len(positions)
     owner = np.zeros(count, np.int64)
     if batch is not None:
@@ -117,7 +121,10 @@ def _check_cell(
             raise ValueError(f"{caller}: pbc: expected a cell beside it, got none")
         return np.eye(3)[None], np.zeros((1, 3), bool)
     array = check_array(f"{caller}: cell", cell)
-    periodic = np.ones(3, bool) if pbc is None else np.asarray(pbc)
+    try:
+        periodic = np.ones(3, bool) if pbc is None else np.asarray(pbc)
+    except ValueError:  # rows of different lengths
+        periodic = np.empty(0)
     rows = [len(a) for a, ndim in ((array, 3), (periodic, 2)) if a.ndim == ndim]
     graphs = 1 if graphs is None else max(graphs, *rows, 1)
     if array.shape not in ((3, 3), (graphs, 3, 3)):
@@ -216,6 +223,12 @@ def _through_images(
     place = np.minimum(owner, len(cells) - 1)
     inverse, turning = np.linalg.inv(cells), periodic[place]
     fraction = np.einsum("nd,ndk->nk", x, inverse[place])
+    most = abs(fraction[turning]).max(initial=0)
+    if most > _FARTHEST:
+        raise ValueError(
+            f"radius_graph: positions: expected points within {_FARTHEST:g} cells of the first, "
+            f"got one {most:.2g} cells away"
+        )
     home = np.where(turning, -np.floor(fraction), 0).astype(np.int64)
     fraction += home
     reach = cutoff * np.linalg.norm(inverse, axis=1) * (1 + 1e-9) + 1e-9

@@ -1,8 +1,9 @@
 """How far rounding may take a result: 8 eps sqrt(terms), in units of the sum of magnitudes.
 
-Where the condition of a basis or of a softmax enters, or functions of distances and angles whose
-terms have any sign, as far as rounding of the inputs takes it, several times; solving by the factor
-of a basis loses its condition once more.
+Legendre polynomials of high degree bring the rounding of directions times their slope. Where the
+condition of a basis or of a softmax enters, or functions of distances and angles whose terms have
+any sign, as far as rounding of the inputs takes it, several times; solving by the factor of a basis
+loses its condition once more.
 """
 
 from dataclasses import replace
@@ -29,6 +30,9 @@ def bounds(problem, phase, dtype):
     if problem.op.name == "degree_normalised":  # which counts terms in the measure of their degrees
         counts = [np.float64(problem.graph.num_entries)] * len(counts)
     unit = 8 * np.finfo(dtype).eps
+    if "vectors" in problem.arrays:  # a slope of l (l + 1)/2 where edges are collinear
+        last = problem.options["num_spherical"] - 1
+        unit *= max(1, last * (last + 1) / 8)
     return [
         None if size is None else unit * np.sqrt(np.maximum(abs(count), 1)) * abs(size)
         for size, count in zip(magnitudes, counts, strict=True)

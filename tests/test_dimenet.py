@@ -414,7 +414,9 @@ def test_more_edges_than_are_taken_at_once(graph, exclude, rng):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-4)])
 @pytest.mark.parametrize("given", [NAMES, NAMES[1:], NAMES[2:3], NAMES[3:]], ids=str)
 @pytest.mark.parametrize(
-    "sizes", [(4, 9, 65, 3), (5, 17, 130, 2), (9, 1, 33, 4), (10, 3, 16, 2), (1, 18, 64, 3)], ids=str
+    "sizes",
+    [(4, 9, 65, 3), (5, 17, 130, 2), (9, 1, 33, 4), (10, 3, 16, 2), (1, 18, 64, 3)],
+    ids=str,
 )
 def test_sizes_beyond_a_block(sizes, given, dtype, tolerance, rng):
     """More channels and radial functions than are taken at once, any number of degrees."""
@@ -431,6 +433,18 @@ def test_sizes_beyond_a_block(sizes, given, dtype, tolerance, rng):
     for phase in PHASES:
         got = problem.map(lambda a: a.astype(dtype)).run(phase)
         assert_close(got, oracle(problem, phase), tolerance)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("edges", [0, 2])
+def test_no_radial_functions(edges, phase):
+    graph = pyops.Graph([0, 1][:edges], [1, 0][:edges], 2)
+    sizes = {"vectors": 3, "radial": 0, "embedding": 4, "gy": 4}
+    given = {name: np.ones((edges, size)) for name, size in sizes.items()}
+    given |= {"weights": np.ones((4, 3))} | {"h" + name: None for name in NAMES}
+    problem = Problem(pyops.dimenet_aggregate, graph, {}, given)
+    with pytest.raises(ValueError, match="radial: expected shape .* a whole num_radial >= 1, got"):
+        problem.run(phase)
 
 
 def several(degree, times):

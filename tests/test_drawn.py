@@ -38,7 +38,7 @@ def problems(draw, name):
     widths = {name: draw(width) for name in ("hidden", "in_features", "out_features")}
     widths |= {"dim": draw(st.integers(1, 4)), "columns": widths["out_features"]}
     widths |= {"modes": draw(width), "width": draw(width)}
-    widths |= {"max_degree": draw(st.integers(0, 6)), "num_spherical": draw(st.integers(1, 6))}
+    widths |= {"max_degree": draw(st.integers(0, 6)), "num_spherical": draw(st.integers(1, 10))}
     widths |= {"num_radial": draw(st.integers(1, 4)), "exponent": draw(st.integers(1, 8))}
     widths |= {"channels": draw(width), "middle": draw(width)}
     widths["points"] = max(2, widths["modes"] + draw(st.integers(0, 40)))

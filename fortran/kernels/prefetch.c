@@ -1,19 +1,17 @@
-/* Rows of a table that will be read soon, asked for early: Fortran has no such statement. */
+/* Rows of a table that will be read soon, asked for early, into the second-level cache: the first
+   waits for few lines at a time. Fortran has no such statement. */
 #include <stdint.h>
 
 #if defined(__GNUC__) || defined(__clang__)
 #define ASK(address) __builtin_prefetch((const void *)(address), 0, 2)
-#define ASK_LATER(address) __builtin_prefetch((const void *)(address), 0, 2)
 #else
 #define ASK(address) (void)(address)
-#define ASK_LATER(address) (void)(address)
 #endif
 #define LINE ((uintptr_t)64)
 
-/* Of each row the lines of the cache from where it begins to the last that ends within `bytes`;
-   with ASK_LATER into the second cache, for more rows than the first holds.
+/* Of each row the lines of the cache from where it begins to the last that ends within `bytes`.
    What is counted keeps compilers from taking the call for one without effect. */
-#define PREFETCH(name, type, ASK)                                                             \
+#define PREFETCH(name, type)                                                                  \
   void name(int64_t count, const type *rows, int64_t lead, int64_t bytes,                     \
             const char *table, int64_t *asked) {                                              \
     for (int64_t p = 0; p < count; p++) {                                                     \
@@ -26,9 +24,8 @@
     }                                                                                         \
     *asked += count;                                                                          \
   }
-PREFETCH(pyops_prefetch_rows, int32_t, ASK)
-PREFETCH(pyops_prefetch_ids, int64_t, ASK)
-PREFETCH(pyops_prefetch_later, int64_t, ASK_LATER)
+PREFETCH(pyops_prefetch_rows, int32_t)
+PREFETCH(pyops_prefetch_ids, int64_t)
 
 /* `inline` asks for it across languages, where the link is one compilation. */
 extern inline void pyops_prefetch_lines(int64_t count, const char *place, int64_t *asked);
