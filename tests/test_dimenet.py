@@ -443,7 +443,7 @@ def test_no_radial_functions(edges, phase):
     given = {name: np.ones((edges, size)) for name, size in sizes.items()}
     given |= {"weights": np.ones((4, 3))} | {"h" + name: None for name in NAMES}
     problem = Problem(pyops.dimenet_aggregate, graph, {}, given)
-    with pytest.raises(ValueError, match="radial: expected shape .* a whole num_radial >= 1, got"):
+    with pytest.raises(ValueError, match=r"radial: expected shape .* a whole num_radial >= 1, got"):
         problem.run(phase)
 
 
