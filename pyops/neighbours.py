@@ -63,8 +63,8 @@ def radius_graph(
     Raises
     ------
     TypeError, ValueError
-        If shapes, types or values do not fit; ValueError also for points that are not finite and
-        cells without volume.
+        If shapes, types or values do not fit; ValueError also for points that are not finite or
+        2^31 periods of the cell away, and for cells without volume.
     """
     caller = "radius_graph"
     check_array(f"{caller}: positions", positions)
@@ -223,11 +223,11 @@ def _through_images(
     place = np.minimum(owner, len(cells) - 1)
     inverse, turning = np.linalg.inv(cells), periodic[place]
     fraction = np.einsum("nd,ndk->nk", x, inverse[place])
-    most = abs(fraction[turning]).max(initial=0)
-    if most > _FARTHEST:
+    farthest = abs(fraction[turning]).max(initial=0)
+    if farthest > _FARTHEST:
         raise ValueError(
             f"radius_graph: positions: expected points within {_FARTHEST:g} cells of the first, "
-            f"got one {most:.2g} cells away"
+            f"got one {farthest:.2g} cells away"
         )
     home = np.where(turning, -np.floor(fraction), 0).astype(np.int64)
     fraction += home
