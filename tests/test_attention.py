@@ -255,3 +255,40 @@ def test_mask_drops_entries_after_the_softmax():
     mask = np.array([[2.0], [0.0]])
     y = pyops.gat(graph, x, np.zeros((1, 1)), np.zeros(2), None, mask, heads=1)
     assert y.tolist() == [[1]]
+
+
+def within_line(array, start):
+    """The same so many bytes after a line of the cache begins."""
+    memory = np.zeros(array.nbytes + 128, np.uint8)
+    first = -memory.ctypes.data % 64 + start
+    placed = memory[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
+    placed[...] = array
+    return placed
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("start", [(16, 0), (0, 16), (16, 16)], ids=str)
+def test_double_backward_wherever_rows_begin(start, accumulate):
+    """A cotangent that begins within a line may be laid where dx_dst will be written."""
+    rng = np.random.default_rng(0)
+    graph = drawn(30, 20, 400)
+    heads, width = 4, 8
+    x_src, x_dst, gy = (rng.standard_normal((n, heads * width)).astype("f4") for n in (30, 20, 20))
+    attention = rng.standard_normal(2 * heads * width).astype("f4")
+    inputs = x_src, x_dst, attention, None, None
+    tangents = (*(rng.standard_normal(a.shape).astype("f4") for a in inputs[:3]), None, None)
+    given = [rng.standard_normal(a.shape).astype("f4") for a in (*inputs[:3], gy)]
+
+    def run(gy, dx_dst):
+        dx_src, _, dattention, dgy = (a.copy() for a in given)
+        out = [dx_src, dx_dst, dattention, None, None, dgy]
+        cotangent = gy.copy()
+        found = pyops.gat.double_backward(
+            graph, *inputs, gy, *tangents, heads=heads, out=out, accumulate=accumulate
+        )
+        assert_same([gy], [cotangent])
+        return found
+
+    expected = run(within_line(gy, 0), within_line(given[1], 0))
+    found = run(within_line(gy, start[0]), within_line(given[1], start[1]))
+    assert_same(found, expected)
