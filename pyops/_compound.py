@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from ._arrays import Array
 from ._operator import Operator
 from ._phase import Phase
 from ._plan import Kernel, arguments_of
@@ -43,13 +44,13 @@ class Compound(Operator):
     def jvp(
         self,
         *inputs_and_tangents: Any,
-        saved: tuple[()] | None = None,
+        saved: tuple[Array, ...] | None = None,
         out: Any = None,
         accumulate: bool = False,
         **options: Any,
     ) -> Any:
         """The derivatives of the results in the direction of the tangents."""
-        self._check_saved("jvp", saved)
+        phase, _ = self._with_saved("jvp", saved)
         results = self.signature.results
         if isinstance(out, (tuple, list)):
             if len(out) != len(results):
@@ -58,7 +59,7 @@ class Compound(Operator):
                     f"{self.name}.jvp: out: expected one entry for each of {names}, got {len(out)}"
                 )
             out = (*(None for _ in self.signature.inputs), *out)
-        found = self._phases["jvp"].run(inputs_and_tangents, options, None, out, accumulate)
+        found = phase.run(inputs_and_tangents, options, None, out, accumulate)
         return found[-len(results) :]
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._arrays import Array
+from ._arrays import Array, on_device
 from ._phase import Phase
 from ._signature import Signature
 
@@ -33,6 +33,11 @@ class Operator:
         self.__doc__ = f"{self._usage()}\n\n{inspect.getdoc(function)}\n\n{self._derivatives()}"
         names = ("forward", "backward", "double_backward", "jvp")
         self._phases = {name: self._make_phase(name) for name in names}
+        self._keeping: dict[str, Phase] = {}
+        if self.signature.keeps:
+            self._keeping = {
+                n: Phase(self.signature, self.name, n, self.room, keeping=True) for n in names
+            }
         self._by_sample: Phase | None = None
         if self.signature.by_sample:
             self._by_sample = Phase(
@@ -68,10 +73,22 @@ class Operator:
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
     ) -> Any:
         """The value y; with ``return_attention=True``, where the operator has it, also alpha."""
+        y, _ = self._value(self._phases["forward"], inputs, out, accumulate, options)
+        return y
+
+    def _value(
+        self,
+        phase: Phase,
+        inputs: Sequence[Any],
+        out: Array | None,
+        accumulate: bool,
+        options: dict[str, Any],
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """What the call returns, and what forward keeps."""
         wants_attention = self.pop_attention(options)
-        outs = None if out is None else (out,)
-        (y,) = self._phases["forward"].run(inputs, options, None, outs, accumulate)
-        return (y, self.attention(*inputs, **options)) if wants_attention else y
+        outs = None if out is None else (out, *[None] * (len(phase.outputs) - 1))
+        y, *kept = phase.run(inputs, options, None, outs, accumulate)
+        return (y, self.attention(*inputs, **options)) if wants_attention else y, tuple(kept)
 
     def run(
         self,
@@ -103,14 +120,16 @@ class Operator:
 
     def forward(
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
-    ) -> tuple[Array, tuple[()]]:
-        """The value y, and what the backward phases can use again."""
-        return self(*inputs, out=out, accumulate=accumulate, **options), ()
+    ) -> tuple[Any, tuple[Array, ...]]:
+        """What the call returns, and what the derivatives of the same inputs can use again."""
+        if not self._keeping or any(map(on_device, inputs)):
+            return self(*inputs, out=out, accumulate=accumulate, **options), ()
+        return self._value(self._keeping["forward"], inputs, out, accumulate, options)
 
     def backward(
         self,
         *inputs_and_gy: Any,
-        saved: tuple[()] | None = None,
+        saved: tuple[Array, ...] | None = None,
         wanted: Collection[str] | None = None,
         out: Sequence[Array | None] | None = None,
         accumulate: bool = False,
@@ -135,16 +154,15 @@ class Operator:
             Leave the gradients by a basis apart, one packed block for each sample. Only operators
             of samples that share a basis have it.
         """
-        self._check_saved("backward", saved)
-        phase = self._phases["backward"]
+        phase, kept = self._with_saved("backward", saved)
         if per_sample is not False:
             phase = self._check_per_sample(per_sample)
-        return phase.run(inputs_and_gy, options, wanted, out, accumulate)
+        return phase.run((*inputs_and_gy, *kept), options, wanted, out, accumulate)
 
     def double_backward(
         self,
         *inputs_gy_and_cotangents: Any,
-        saved: tuple[()] | None = None,
+        saved: tuple[Array, ...] | None = None,
         wanted: Collection[str] | None = None,
         out: Sequence[Array | None] | None = None,
         accumulate: bool = False,
@@ -156,22 +174,21 @@ class Operator:
         zero. The result has one array for each input and one for gy; `wanted` may name "gy".
         The other parameters are those of `backward`.
         """
-        self._check_saved("double_backward", saved)
-        phase = self._phases["double_backward"]
-        return phase.run(inputs_gy_and_cotangents, options, wanted, out, accumulate)
+        phase, kept = self._with_saved("double_backward", saved)
+        return phase.run((*inputs_gy_and_cotangents, *kept), options, wanted, out, accumulate)
 
     def jvp(
         self,
         *inputs_and_tangents: Any,
-        saved: tuple[()] | None = None,
+        saved: tuple[Array, ...] | None = None,
         out: Array | None = None,
         accumulate: bool = False,
         **options: Any,
     ) -> Array:
         """The derivative of y in the direction of the tangents, one for each input or None."""
-        self._check_saved("jvp", saved)
+        phase, kept = self._with_saved("jvp", saved)
         outs = None if out is None else (*(None for _ in self.signature.inputs), out)
-        *_, dy = self._phases["jvp"].run(inputs_and_tangents, options, None, outs, accumulate)
+        *_, dy = phase.run((*inputs_and_tangents, *kept), options, None, outs, accumulate)
         assert dy is not None
         return dy
 
@@ -223,9 +240,13 @@ class Operator:
             raise ValueError(f"{caller}: expected False, {self.name} has no such gradients")
         return self._by_sample if per_sample and self._by_sample else self._phases["backward"]
 
-    def _check_saved(self, phase: str, saved: object) -> None:
-        if saved is not None and not (isinstance(saved, tuple) and saved == ()):
-            raise ValueError(
-                f"{self.name}.{phase}: saved: expected what {self.name}.forward returned, "
-                f"got {type(saved).__name__}"
-            )
+    def _with_saved(self, name: str, saved: object) -> tuple[Phase, tuple[Any, ...]]:
+        """The phase that takes what is saved, and this."""
+        if saved is None or (isinstance(saved, tuple) and not saved):
+            return self._phases[name], ()
+        if self._keeping and isinstance(saved, tuple) and list(map(type, saved)) == [np.ndarray]:
+            return self._keeping[name], saved
+        raise ValueError(
+            f"{self.name}.{name}: saved: expected what {self.name}.forward returned, "
+            f"got {type(saved).__name__}"
+        )

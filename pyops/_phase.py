@@ -37,11 +37,18 @@ class Phase:
     """forward, backward, double_backward, or jvp, which is a part of the third.
 
     `special` makes it another procedure with the arguments of the phase: by_sample is backward
-    without the sum over the samples, attention the weights of forward.
+    without the sum over the samples, attention the weights of forward. `keeping` makes it one that
+    gives, or takes last, what forward keeps.
     """
 
     def __init__(
-        self, signature: Signature, operator: str, name: str, room: str, special: str = ""
+        self,
+        signature: Signature,
+        operator: str,
+        name: str,
+        room: str,
+        special: str = "",
+        keeping: bool = False,
     ) -> None:
         self.signature, self.name = signature, name
         self.caller = operator if name == "forward" else f"{operator}.{name}"
@@ -72,10 +79,19 @@ class Phase:
         elif special:
             self.outputs |= {"g" + n: shape for n, shape in signature.by_sample.items()}
 
+        self.takes_kept = keeping and name != "forward"
+        if keeping:
+            assert signature.keeps is not None
+            if self.takes_kept:
+                self.slots.append(Slot("kept", "saved", (signature.keeps,), "kept", True))
+            else:
+                self.outputs["kept"] = signature.keeps
+
         one = "y" if name == "forward" else "dgy" if name == "jvp" else None
         self.labels = {o: "out" if o == one else f"out: {o}" for o in self.outputs}
 
         self.room, self.kernel = room, special or ("double_backward" if second else name)
+        self.kernel += "_kept" * keeping
         self._variants = self._compiled()
         self._plans: dict[Any, Plan] = {}
 
@@ -269,6 +285,7 @@ class Phase:
     def _split(self, given: Sequence[Any]) -> tuple[Graph | None, list[Any]]:
         """The graph, and one array or None for each slot."""
         rest, graph = list(given), None
+        kept = [rest.pop()] if self.takes_kept else []
         if self.signature.has_graph and rest:
             graph = rest.pop(0)
             if not isinstance(graph, Graph):
@@ -279,9 +296,11 @@ class Phase:
         count, odd = divmod(len(rest) - self.seeds, self.groups)
         if odd or not self.signature.required <= count <= most:
             names = ["graph"] if self.signature.has_graph else []
-            names += [s.label for s in self.slots if self.seeds or s.role != "gy"]
+            unnamed = {"kept"} if self.seeds else {"kept", "gy"}
+            names += [s.label for s in self.slots if s.role not in unnamed]
+            count = len(given) - len(kept)
             raise TypeError(
-                f"{self.caller}: expected arguments ({', '.join(names)}), got {len(given)} of them"
+                f"{self.caller}: expected arguments ({', '.join(names)}), got {count} of them"
             )
         padding = [None] * (most - count)
         arrays = [*rest[:count], *padding]
@@ -289,7 +308,7 @@ class Phase:
             arrays += rest[count : count + self.seeds] or [None] * len(self.signature.results)
         if self.groups == 2:
             arrays += [*rest[count + self.seeds :], *padding]
-        return graph, arrays
+        return graph, [*arrays, *kept]
 
     def _complete(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """All options in the declared order, defaults included."""
@@ -308,7 +327,9 @@ class Phase:
 
     def _wants(self, wanted: Collection[str] | None, arrays: Sequence[Any]) -> tuple[str, ...]:
         """The outputs to compute; by default all that have an input."""
-        if self.name in ("forward", "jvp"):
+        if self.name == "forward":
+            return tuple(self.outputs)
+        if self.name == "jvp":
             return tuple(self.outputs)[-len(self.signature.results) :]
         held = dict(zip(self.signature.inputs, arrays, strict=False))
         if wanted is None:

@@ -121,7 +121,8 @@ class Signature:
     from it, likewise for "flag" and "no flag", and for "no input" where that is absent; `at_most`,
     for a size, another one that it may not exceed; `by_sample` the shapes of gradients that are
     also had sample by sample; `also` names under which the gradients are known in Fortran besides;
-    `attention` the shape of weights that the call returns where asked; `one_of` the optional inputs
+    `attention` the shape of weights that the call returns where asked; `keeps` that of what forward
+    works out and the derivatives can use again; `one_of` the optional inputs
     of which one has to be given; `unread` the index arrays, by the beginnings of their names, that
     kernels do not read for "no input", where that is absent, for "no shared", where no edge is, or
     ever, for "".
@@ -135,6 +136,7 @@ class Signature:
         by_sample: Mapping[str, str] | None = None,
         also: Mapping[str, str] | None = None,
         attention: str | None = None,
+        keeps: str | None = None,
         one_of: Iterable[str] = (),
         unread: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
@@ -168,6 +170,7 @@ class Signature:
         self.one_of = tuple(one_of)
         self.unread = dict(unread or {})
         self.attention = parse_shape(attention) if attention else None
+        self.keeps = parse_shape(keeps) if keeps else None
 
     def follows(self, options: Mapping[str, Any], absent: Iterable[str]) -> Mapping[str, Size]:
         """The sizes that follow from choices, flags, and inputs that are not given."""

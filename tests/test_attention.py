@@ -229,6 +229,46 @@ def test_heads_know_nothing_of_each_other(graph, heads):
             assert_close(alone.run(phase), expected, 1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("heads", [1, 3, 8])
+@pytest.mark.parametrize("graph", ["shared edges", "long rows", "hubs", "thousands of rows"])
+def test_what_is_saved_is_what_derivatives_would_work_out(graph, heads, dtype):
+    whole = (case for case in variants(OPERATORS["gat"]) if not case.absent)
+    for case in [case for case in whole if dict(case.choices)["activation"] in ("tanh", "elu")]:
+        problem = case.problem(GRAPHS[graph](), heads=heads, width=5, edge_width=3)
+        problem = problem.map(lambda a: a.astype(dtype))
+        arguments, options = problem.arguments("forward"), problem.options
+        pyops.set_num_threads(1)
+        y, saved = problem.op.forward(*arguments, **options)
+        assert_same([y], problem.run("forward"))
+        pyops.set_num_threads(3)
+        out, expected = np.ones_like(y), np.ones_like(y)
+        _, again = problem.op.forward(*arguments, out=out, accumulate=True, **options)
+        problem.op(*arguments, out=expected, accumulate=True, **options)
+        assert_same([out, *again], [expected, *saved])
+        for phase in ("backward", "double_backward", "jvp"):
+            assert_same(problem.run(phase, saved=saved), problem.run(phase))
+        assert len(saved[0]) == problem.graph.num_src + 3 * problem.graph.num_dst
+
+
+def test_what_is_saved_is_read():
+    problem = representative("gat").problem()
+    _, (kept,) = problem.op.forward(*problem.arguments("forward"), **problem.options)
+    for phase in ("backward", "double_backward", "jvp"):
+        changed = problem.run(phase, saved=(kept + 0.5,))
+        same = [np.array_equal(*pair) for pair in zip(changed, problem.run(phase), strict=True)]
+        assert not all(same)
+
+
+def test_attention_beside_what_is_saved():
+    problem = representative("gat").problem()
+    arguments, options = problem.arguments("forward"), problem.options
+    (y, alpha), saved = problem.op.forward(*arguments, return_attention=True, **options)
+    expected = problem.op(*arguments, return_attention=True, **options)
+    assert_same([y, alpha], expected)
+    assert_same(problem.run("backward", saved=saved), problem.run("backward"))
+
+
 @pytest.mark.parametrize("slope", [0, 0.5, -1.5, np.float32(0.25)])
 def test_slopes(slope):
     problem = representative("gat").problem()

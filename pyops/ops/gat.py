@@ -16,6 +16,7 @@ from ..graph import Graph
         "no concat": {"out_width": "width"},
     },
     attention="num_entries, heads",
+    keeps="num_src + 3*num_dst, heads",
 )
 def gat(
     graph: Graph,

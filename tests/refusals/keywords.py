@@ -16,8 +16,24 @@ def refusals(problem):
             cause = f"saved: {kind}"
             message = f"expected what {problem.op.name}.forward returned, got {kind}"
             yield refusal(cause, problem, phase, "saved", ValueError, message, saved=saved)
+        if problem.op.signature.keeps:
+            yield from _kept(problem, phase)
     for phase in PHASES:
         yield from _outputs(problem, phase)
+
+
+def _kept(problem, phase):
+    """What forward of other inputs returned."""
+    _, (kept,) = problem.op.forward(*problem.arguments("forward"), **problem.options)
+    other = np.float32 if kept.dtype == np.float64 else np.float64
+    for cause, saved, error, message in (
+        ("fewer rows", (kept[1:],), ValueError, rf"expected shape .*, got \({len(kept) - 1}, "),
+        ("one axis", (kept.ravel(),), ValueError, "expected shape "),
+        ("dtype", (kept.astype(other),), TypeError, f"expected {kept.dtype} like x_src, got "),
+        ("two arrays", (kept, kept), ValueError, "expected what .* returned, got tuple"),
+        ("list", [kept], ValueError, "expected what .* returned, got list"),
+    ):
+        yield refusal(f"saved: {cause}", problem, phase, "saved", error, message, saved=saved)
 
 
 def _wanted(problem, phase):
