@@ -96,11 +96,13 @@ class Operator:
         given: Sequence[Any],
         options: dict[str, Any],
         wanted: Collection[str] | None = None,
+        saved: tuple[Array, ...] | None = None,
     ) -> tuple[Array | None, ...]:
         """The results of a phase, or alpha: what the doors to frameworks call."""
         if phase == "attention":
             return (self.attention(*given, **options),)
-        return self._phases[phase].run(given, options, wanted)
+        which, kept = self._with_saved(phase, saved)
+        return which.run((*given, *kept), options, wanted)
 
     def pop_attention(self, options: dict[str, Any]) -> bool:
         """Whether alpha is asked for; taken from the options of operators that have it."""

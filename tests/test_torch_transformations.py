@@ -1,5 +1,6 @@
 """Derivatives that torch takes in its own ways: checkpoints, batches, compiled transformations."""
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -11,7 +12,7 @@ from .test_torch import Example  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
-SOME = ["gno_conv", "transformer_conv", "exp"]
+SOME = ["gat", "gno_conv", "transformer_conv", "exp"]
 
 
 class Subclass(torch.Tensor):
@@ -58,13 +59,57 @@ def test_batched_gradients(name):
     assert torch.autograd.gradgradcheck(function, x, **close)
 
 
+@pytest.mark.parametrize("name", ["gat", "transformer_conv"])
 @pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
-def test_vectorized_jacobian(strategy):
-    case = Example("transformer_conv")
+def test_vectorized_jacobian(strategy, name):
+    case = Example(name)
     function, x = lambda x: case(x, *case.tensors[1:]), case.tensors[0]
     jacobian = torch.autograd.functional.jacobian
     found = jacobian(function, x, vectorize=True, strategy=strategy)
     torch.testing.assert_close(found, jacobian(function, x))
+
+
+def kept(y):
+    """What forward left for the derivatives of a value."""
+    return y.grad_fn.told[0].saved
+
+
+def test_derivatives_take_what_forward_kept():
+    case = Example("gat")
+    leaves = case.leaves()
+    y = case(*leaves)
+    expected = case.op.forward(case.graph, *(t.numpy() for t in case.tensors), **case.options)[1]
+    assert len(expected) == 1
+    assert np.array_equal(*kept(y), *expected)
+    found = torch.autograd.grad(y.sum(), leaves, create_graph=True)
+    kept(y)[0][...] += 0.5
+    (other,) = torch.autograd.grad(case(*leaves).sum(), leaves[:1])
+    assert torch.equal(other, found[0])
+    (again,) = torch.autograd.grad(found[0].square().sum(), leaves[:1])
+    expected = torch.autograd.grad(second_energy(case, leaves), leaves[:1])
+    assert not torch.equal(again, expected[0])
+
+
+def second_energy(case, leaves):
+    (found,) = torch.autograd.grad(case(*leaves).sum(), leaves[:1], create_graph=True)
+    return found.square().sum()
+
+
+def test_values_of_a_batch_keep_nothing():
+    """They share a call, whose derivatives are of one after the other."""
+    function, x = first("gat")
+    batch = torch.stack([x, x.cos(), x.sin()]).requires_grad_()
+    torch._vmap_internals._vmap(function)(batch).sum().backward()
+    each = torch.stack([torch.func.grad(function)(one) for one in batch.detach()])
+    torch.testing.assert_close(batch.grad, each)
+
+
+def test_without_derivatives_nothing_is_kept(monkeypatch):
+    case = Example("gat")
+    monkeypatch.setattr(case.op, "forward", None)
+    case(*case.tensors)
+    with torch.no_grad():
+        case(*case.leaves())
 
 
 def test_empty_batches():

@@ -18,11 +18,15 @@ PLAIN = Tensor, torch.nn.Parameter
 class Call:
     """What a call is told beside its tensors."""
 
-    __slots__ = ("graph", "op", "options")
+    __slots__ = ("graph", "keeps", "op", "options", "saved")
     dispatched = False
 
     def __init__(self, op: Operator, graph: Any, options: dict[str, Any]) -> None:
         self.op, self.graph, self.options = op, graph, options
+        self.keeps = False
+        """Whether a derivative may be asked for."""
+        self.saved: tuple[Any, ...] | None = None
+        """What derivatives of the same inputs can use again; None before the value is there."""
 
     @property
     def names(self) -> list[str]:
@@ -44,7 +48,14 @@ class Call:
         if self.op.signature.indexed:
             rows = {n: t.numpy() for n, t in options.items() if isinstance(t, Tensor)}
             options = {**options, **rows}
-        results = self.op.run(phase, given, options, wanted)
+        results: Sequence[Any]
+        if phase != "forward":
+            results = self.op.run(phase, given, options, wanted, self.saved)
+        elif self.keeps and self.saved is None:
+            y, self.saved = self.op.forward(*given, **options)
+            results = (y,)
+        else:  # one of several values, for each of a batch: nothing is of them all
+            results, self.saved = self.op.run(phase, given, options), ()
         return tuple([torch.from_numpy(r) for r in results if r is not None])
 
 

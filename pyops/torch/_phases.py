@@ -69,6 +69,7 @@ class Phase(Function):  # type: ignore[misc]
         """The same at one level of transformations, of which torch has looked at the others."""
         if not _recorded(arguments):
             return cls.forward(*arguments)
+        arguments[0].keeps = True
         # `apply` looks for defaults in the signature at every call; there are none
         return super(Function, cls).apply(*unwrap_dead_wrappers(arguments))
 
