@@ -23,6 +23,7 @@ class Case:
     kernel: str = "matrix"
     hub: bool = False  # one destination has half of the edges
     steep: bool = False  # degrees of both ends by a power law
+    offset: int = 0  # bytes of arrays behind a line of the cache: 16 in NumPy, 0 in frameworks
     dtype: str = "float32"
     phases: tuple[str, ...] = PHASES
     peers: tuple[str, ...] = ()  # () stands for all
@@ -44,6 +45,7 @@ class Case:
             return f"{self.operator}: {self.samples} samples, {self.hidden} modes, {self.dtype}"
         name = f"{self.operator}, diagonal" if self.kernel == "diagonal" else self.operator
         hub = ", half of them into one" if self.hub else ", power law" if self.steep else ""
+        hub += f", arrays {self.offset} bytes behind a line" if self.offset else ""
         if self.operator == "aggregate":
             return (
                 f"aggregate, {self.reduce}: {self.degree} edges a node{hub}, F {self.width}, "
@@ -132,6 +134,16 @@ CASES = (
     Case("integral_transform", nodes=500, kernel="diagonal", one_thread=True),
     *(Case(name, nodes=1024, degree=1, samples=128, one_thread=True) for name in WITHOUT_GRAPH),
     Case("gat", nodes=20_000, degree=25, heads=8, width=32, plotted=True),
+    Case(
+        "gat",
+        nodes=20_000,
+        degree=25,
+        heads=8,
+        width=32,
+        offset=16,
+        one_thread=True,
+        peers=("pyops", "torch_compile"),
+    ),
     Case("segment_softmax", nodes=20_000, degree=25, heads=8, one_thread=True),
     *(
         Case(name, nodes=5000, degree=25, heads=8, width=32, one_thread=True)

@@ -1,12 +1,15 @@
 """The inputs of a case, the same for every peer."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 
 import numpy as np
 
 from benchmarks.cases import ALONE, Case
+
+LINE = 64
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,20 @@ def make(case: Case) -> Problem:
         graph |= operator.pairs(case, graph["src"], graph["dst"])
     if hasattr(operator, "constants"):
         graph |= operator.constants(case, rng)
-    inputs = operator.inputs(case, rng)
-    gy = normal(case, rng, *operator.output_shape(case))
-    cotangents = [normal(case, rng, *array.shape) for array in inputs.values()]
+    place = partial(placed, offset=case.offset)
+    inputs = {name: place(array) for name, array in operator.inputs(case, rng).items()}
+    gy = place(normal(case, rng, *operator.output_shape(case)))
+    cotangents = [place(normal(case, rng, *array.shape)) for array in inputs.values()]
     return Problem(case, graph, inputs, gy, cotangents)
+
+
+def placed(array: np.ndarray, offset: int = 0) -> np.ndarray:
+    """A copy that begins with a line of the cache, or so many bytes behind it."""
+    memory = np.empty(array.nbytes + 2 * LINE, np.uint8)
+    start = -memory.ctypes.data % LINE + offset
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def random_ends(case: Case, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ import numpy as np
 
 import pyops
 from benchmarks.limits import aligned, compiled, pointer
+from benchmarks.problem import placed
 
 NODES, DEGREE = 20_000, 25
 HEADS, WIDTHS = (1, 3, 8), (7, 8, 16, 33, 64, 256)
@@ -76,7 +77,7 @@ def measure(rounds: int) -> Iterator[Line]:
     try:
         for heads in HEADS:
             for width in WIDTHS:
-                x = rng.standard_normal((NODES, heads, width), dtype=np.float32)
+                x = placed(rng.standard_normal((NODES, heads, width), dtype=np.float32))
                 a = pyops.blocks.pack_gat(x[0], x[1])
                 call = partial(pyops.gat, graph, x, x, a, heads=heads)
                 seconds, *limits = shortest(rounds, call, *gather(library, x, src))
