@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._arrays import Array, on_device
+from ._arrays import Array, kind_of, on_device
 from ._phase import Phase
 from ._signature import Signature
+from .graph import Graph
 
+_PLAIN = np.ndarray, Graph, type(None)
 OPERATORS: dict[str, Operator] = {}
 """The operator table, filled by the declarations."""
 
@@ -124,7 +126,7 @@ class Operator:
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
     ) -> tuple[Any, tuple[Array, ...]]:
         """What the call returns, and what the derivatives of the same inputs can use again."""
-        if not self._keeping or any(map(on_device, inputs)):
+        if not self._keeping or any(type(a) not in _PLAIN and on_device(a) for a in inputs):
             return self(*inputs, out=out, accumulate=accumulate, **options), ()
         return self._value(self._keeping["forward"], inputs, out, accumulate, options)
 
@@ -145,7 +147,8 @@ class Operator:
         *inputs_and_gy
             The inputs as in the call, then the cotangent of y.
         saved : optional
-            What `forward` returned beside y; worked out again if not given.
+            What `forward` returned beside y for the same inputs, which is not checked; worked out
+            again if not given.
         wanted : collection of str, optional
             Names of the inputs whose gradients are computed; None comes back for the others.
         out : sequence of arrays or None, optional
@@ -157,8 +160,9 @@ class Operator:
             of samples that share a basis have it.
         """
         phase, kept = self._with_saved("backward", saved)
-        if per_sample is not False:
-            phase = self._check_per_sample(per_sample)
+        if self._check_per_sample(per_sample):
+            assert self._by_sample is not None
+            phase = self._by_sample
         return phase.run((*inputs_and_gy, *kept), options, wanted, out, accumulate)
 
     def double_backward(
@@ -234,13 +238,13 @@ class Operator:
             "All take the options above, and `out` and `accumulate` to write or add to arrays."
         )
 
-    def _check_per_sample(self, per_sample: object) -> Phase:
+    def _check_per_sample(self, per_sample: object) -> bool:
         caller = f"{self.name}.backward: per_sample"
         if not isinstance(per_sample, (bool, np.bool_)):
             raise TypeError(f"{caller}: expected True or False, got {per_sample!r}")
         if per_sample and self._by_sample is None:
             raise ValueError(f"{caller}: expected False, {self.name} has no such gradients")
-        return self._by_sample if per_sample and self._by_sample else self._phases["backward"]
+        return bool(per_sample)
 
     def _with_saved(self, name: str, saved: object) -> tuple[Phase, tuple[Any, ...]]:
         """The phase that takes what is saved, and this."""
@@ -248,7 +252,8 @@ class Operator:
             return self._phases[name], ()
         if self._keeping and isinstance(saved, tuple) and list(map(type, saved)) == [np.ndarray]:
             return self._keeping[name], saved
+        found = f"tuple of {', '.join(map(kind_of, saved))}" if isinstance(saved, tuple) else None
         raise ValueError(
             f"{self.name}.{name}: saved: expected what {self.name}.forward returned, "
-            f"got {type(saved).__name__}"
+            f"got {found or type(saved).__name__}"
         )

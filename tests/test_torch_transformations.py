@@ -90,6 +90,32 @@ def test_derivatives_take_what_forward_kept():
     assert not torch.equal(again, expected[0])
 
 
+def test_what_forward_kept_goes_with_saved_tensors():
+    case = Example("gat")
+    leaves = case.leaves()
+    y = case(*leaves)
+    expected = torch.autograd.grad(y.sum(), leaves, retain_graph=True)
+    assert kept(y)
+    y.sum().backward()
+    assert not kept(y)
+    assert all(torch.equal(leaf.grad, e) for leaf, e in zip(leaves, expected, strict=True))
+
+
+def test_what_is_packed_is_not_kept():
+    """Hooks may round what scores were made of, and these have to fit each other."""
+    case = Example("gat")
+    leaves = case.leaves()
+    rounded = [t.half().to(t.dtype).requires_grad_() for t in leaves]
+    expected = torch.autograd.grad(case(*rounded).sum(), rounded)
+    hooks = torch.autograd.graph.saved_tensors_hooks
+    with hooks(lambda t: t.half(), lambda t: t.to(leaves[0].dtype)):
+        y = case(*leaves)
+        assert not kept(y)
+        found = torch.autograd.grad(y.sum(), leaves)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def second_energy(case, leaves):
     (found,) = torch.autograd.grad(case(*leaves).sum(), leaves[:1], create_graph=True)
     return found.square().sum()
@@ -110,6 +136,38 @@ def test_without_derivatives_nothing_is_kept(monkeypatch):
     case(*case.tensors)
     with torch.no_grad():
         case(*case.leaves())
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_programs_that_are_recorded(name):
+    """None has the numbers that it was recorded with."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    function, x = first(name)
+    other = x.cos()
+    _, moved = torch.func.linearize(function, x)
+    torch.testing.assert_close(moved(other), torch.func.jvp(function, (x,), (other,))[1])
+    for run in function, torch.func.grad(function), torch.func.hessian(function):
+        torch.testing.assert_close(make_fx(run)(x)(other), run(other))
+
+
+def test_layers_that_are_recorded():
+    """Of other edges than those that they were recorded with."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils.flop_counter import FlopCounterMode
+
+    torch.manual_seed(0)
+    x, layer = torch.randn(6, 8), layers.GATConv(8, 4, heads=2)
+    edges, others = torch.randint(0, 6, (2, 20)), torch.randint(0, 6, (2, 20))
+    with torch.no_grad():
+        recorded = make_fx(lambda x, edges: layer(x, edges))(x, edges)
+        torch.testing.assert_close(recorded(x, others), layer(x, others))
+    layer(x, edges).sum().backward()
+    expected = layer.lin.weight.grad.clone()
+    layer.zero_grad()
+    with FlopCounterMode(display=False):
+        layer(x, edges).sum().backward()
+    torch.testing.assert_close(layer.lin.weight.grad, expected)
 
 
 def test_empty_batches():

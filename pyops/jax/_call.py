@@ -83,7 +83,7 @@ def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]
     options.update(zip(call.rows, given[call.indices :], strict=False))
     graph = (_graph_of(tuple(given[: call.indices]), call.sizes),) if call.sizes else ()
     given = call.places(given)
-    phase = getattr(call.op, call.phase)
+    phase: Any = call.op if call.phase == "forward" else getattr(call.op, call.phase)
     if not call.phase.endswith("backward"):
         phase(*graph, *given, out=out[0], **options)
         return

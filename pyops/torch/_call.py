@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
@@ -18,15 +19,15 @@ PLAIN = Tensor, torch.nn.Parameter
 class Call:
     """What a call is told beside its tensors."""
 
-    __slots__ = ("graph", "keeps", "op", "options", "saved")
+    __slots__ = ("_fresh", "_kept", "graph", "keeps", "op", "options")
     dispatched = False
 
     def __init__(self, op: Operator, graph: Any, options: dict[str, Any]) -> None:
         self.op, self.graph, self.options = op, graph, options
         self.keeps = False
-        """Whether a derivative may be asked for."""
-        self.saved: tuple[Any, ...] | None = None
-        """What derivatives of the same inputs can use again; None before the value is there."""
+        """Whether forward is to leave what derivatives of the same inputs can use again."""
+        self._fresh: tuple[Any, ...] | None = None
+        self._kept: tuple[weakref.ref[Any], ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -51,12 +52,32 @@ class Call:
         results: Sequence[Any]
         if phase != "forward":
             results = self.op.run(phase, given, options, wanted, self.saved)
-        elif self.keeps and self.saved is None:
-            y, self.saved = self.op.forward(*given, **options)
+        elif self.keeps and self._fresh is None:
+            y, self._fresh = self.op.forward(*given, **options)
             results = (y,)
         else:  # one of several values, for each of a batch: nothing is of them all
-            results, self.saved = self.op.run(phase, given, options), ()
+            results, self._fresh, self._kept = self.op.run(phase, given, options), (), ()
         return tuple([torch.from_numpy(r) for r in results if r is not None])
+
+    def lend(self) -> tuple[Tensor, ...]:
+        """What forward left, for a node to save: it is used again for as long as torch keeps it.
+
+        So it goes with what else is saved, after a backward pass or into what packs saved tensors.
+        """
+        arrays, self._fresh = self._fresh or (), ()
+        self._kept = tuple(map(weakref.ref, arrays))
+        return tuple(map(torch.from_numpy, arrays))
+
+    @property
+    def saved(self) -> tuple[Any, ...]:
+        """What is left of it."""
+        arrays = tuple(kept() for kept in self._kept)
+        return () if any(array is None for array in arrays) else arrays
+
+
+def recording() -> bool:
+    """Whether torch writes down what is called: compiling, or by a mode such as make_fx has."""
+    return bool(torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack())
 
 
 def memory(tensor: Tensor) -> Any:

@@ -12,7 +12,7 @@ from .._arrays import on_device
 from .._door import Door
 from .._operator import Operator
 from ..graph import Graph
-from ._call import PLAIN, Call, Maybe, check
+from ._call import PLAIN, Call, Maybe, check, recording
 from ._graph import Ends, visible
 from ._graph import Graph as TorchGraph
 from ._library import Registered
@@ -21,9 +21,7 @@ from ._phases import Attention, Value
 
 def _traced(tensors: Sequence[Maybe]) -> bool:
     """Whether torch looks at what is called, in place of calling it."""
-    if torch.compiler.is_compiling():
-        return True
-    return any(t is not None and type(t) not in PLAIN for t in tensors)
+    return recording() or any(t is not None and type(t) not in PLAIN for t in tensors)
 
 
 def _plain(label: str, graph: Any) -> Any:

@@ -116,8 +116,16 @@ class Value(Phase):
         return call.run("forward", inputs)[0]
 
     @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        Phase.setup_context(ctx, inputs, output)
+        call, *tensors = inputs
+        if not call.dispatched and not moving():
+            ctx.save_for_backward(*tensors, *call.lend())
+
+    @staticmethod
     def backward(ctx: Any, *cotangents: Maybe) -> Any:
-        (call,), inputs, (gy,) = ctx.told, ctx.saved_tensors, cotangents
+        (call,), (gy,) = ctx.told, cotangents
+        inputs = ctx.saved_tensors[: len(call.names)]
         wanted = _wanted(call.names, _needed(ctx, inputs))
         if gy is None or not wanted:
             return (None,) * (1 + len(inputs))

@@ -30,7 +30,13 @@ def _kept(problem, phase):
         ("fewer rows", (kept[1:],), ValueError, rf"expected shape .*, got \({len(kept) - 1}, "),
         ("one axis", (kept.ravel(),), ValueError, "expected shape "),
         ("dtype", (kept.astype(other),), TypeError, f"expected {kept.dtype} like x_src, got "),
-        ("two arrays", (kept, kept), ValueError, "expected what .* returned, got tuple"),
+        (
+            "two arrays",
+            (kept, kept),
+            ValueError,
+            "expected what .* returned, got tuple of numpy.ndarray, numpy",
+        ),
+        ("nothing in it", (None,), ValueError, "expected what .* returned, got tuple of None$"),
         ("list", [kept], ValueError, "expected what .* returned, got list"),
     ):
         yield refusal(f"saved: {cause}", problem, phase, "saved", error, message, saved=saved)

@@ -10,14 +10,14 @@ from torch import Tensor
 
 import pyops.torch as pt
 
-from .._call import DTYPES
+from .._call import DTYPES, recording
 
 Activation = Callable[[Tensor], Tensor]
 
 
 def _by_torch(x: Tensor) -> bool:
     """Whether torch does what is elementwise: it fuses that where it compiles."""
-    return torch.compiler.is_compiling() or x.dtype not in DTYPES
+    return recording() or x.dtype not in DTYPES
 
 
 def swish(x: Tensor) -> Tensor:

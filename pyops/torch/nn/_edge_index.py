@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...graph import Graph
+from .._call import recording
 
 EdgeIndex: TypeAlias = "Tensor | tuple[Tensor, Tensor] | Graph"
 
@@ -18,7 +19,7 @@ _SPARSE = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc
 
 def tracing(tensor: Tensor) -> bool:
     """Whether torch looks at what is called, in place of calling it."""
-    return torch.compiler.is_compiling() or type(tensor) is not Tensor
+    return recording() or type(tensor) is not Tensor
 
 
 def on_cpu(label: str, given: object) -> Tensor:

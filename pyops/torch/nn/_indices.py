@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from ... import graph as _graph
 from ..._indices import Indices
+from .._call import recording
 from .._graph import Ends
 from ._edge_index import integers, on_cpu
 from ._remember import remembered
@@ -20,7 +20,7 @@ def graph_of_indices(
     The ends have the names of arguments of the caller.
     """
     src, *_, dst = [*ends.values()] * 2
-    if torch.compiler.is_compiling():
+    if recording():
         return Ends(src, dst, num_src, num_dst)
     for name, index in ends.items():
         on_cpu(f"{caller}: {name}", integers(f"{caller}: {name}", index))
@@ -40,7 +40,7 @@ def graph_of_indices(
 
 def check_rows(caller: str, rows: int, given: dict[str, Tensor]) -> None:
     """Arguments with as many rows as the first of them."""
-    if torch.compiler.is_compiling():
+    if recording():
         return
     for name, value in given.items():
         if len(value) != rows:

@@ -12,6 +12,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ...graph import Graph
 from ...neighbours import radius_graph
+from .._call import recording
 from .._graph import Ends
 from .._library import LIBRARY
 
@@ -82,7 +83,7 @@ def neighbours(
 ) -> Neighbours:
     """The edges between all atoms nearer than the cutoff, refused if an atom has more than most."""
     positions, atoms = positions.detach(), len(positions)
-    if torch.compiler.is_compiling():
+    if recording():
         found, counts = torch.ops.pyops.neighbours(positions, batch, cutoff, most)
         src, dst = found.unbind()
         return Neighbours(src, dst, Ends(src, dst, atoms, atoms), counts)
