@@ -122,10 +122,9 @@ class Signature:
     for a size, another one that it may not exceed; `by_sample` the shapes of gradients that are
     also had sample by sample; `also` names under which the gradients are known in Fortran besides;
     `attention` the shape of weights that the call returns where asked; `keeps` that of what forward
-    works out and the derivatives can use again; `one_of` the optional inputs
-    of which one has to be given; `unread` the index arrays, by the beginnings of their names, that
-    kernels do not read for "no input", where that is absent, for "no shared", where no edge is, or
-    ever, for "".
+    works out and the derivatives can use again; `one_of` the optional inputs of which one has to be
+    given; `unread` the index arrays, by the beginnings of their names, that kernels do not read for
+    "no input", where that is absent, for "no shared", where no edge is, or ever, for "".
     """
 
     def __init__(

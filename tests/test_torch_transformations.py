@@ -131,11 +131,17 @@ def test_values_of_a_batch_keep_nothing():
 
 
 def test_without_derivatives_nothing_is_kept(monkeypatch):
+    """Nor where tangents move along."""
+    from torch.autograd import forward_ad
+
     case = Example("gat")
     monkeypatch.setattr(case.op, "forward", None)
     case(*case.tensors)
     with torch.no_grad():
         case(*case.leaves())
+    with forward_ad.dual_level():
+        case(*(forward_ad.make_dual(t, t.cos()) for t in case.leaves()))
+    torch.func.vmap(lambda x: case(x, *case.tensors[1:]))(case.tensors[0][None])
 
 
 @pytest.mark.parametrize("name", SOME)
