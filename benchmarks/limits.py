@@ -87,5 +87,12 @@ def aligned(size: int) -> np.ndarray:
     return memory[-memory.ctypes.data % 4096 :][:size]
 
 
+def placed(array: np.ndarray, offset: int = 0) -> np.ndarray:
+    """A copy that begins so many bytes behind the start of a page."""
+    copy = aligned(offset + array.nbytes)[offset:].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
 def pointer(array: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)

@@ -8,8 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from benchmarks.cases import ALONE, Case
-
-LINE = 64
+from benchmarks.limits import placed
 
 
 @dataclass(frozen=True)
@@ -46,15 +45,6 @@ def make(case: Case) -> Problem:
     gy = place(normal(case, rng, *operator.output_shape(case)))
     cotangents = [place(normal(case, rng, *array.shape)) for array in inputs.values()]
     return Problem(case, graph, inputs, gy, cotangents)
-
-
-def placed(array: np.ndarray, offset: int = 0) -> np.ndarray:
-    """A copy that begins with a line of the cache, or so many bytes behind it."""
-    memory = np.empty(array.nbytes + 2 * LINE, np.uint8)
-    start = -memory.ctypes.data % LINE + offset
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
 
 
 def random_ends(case: Case, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

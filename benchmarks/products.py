@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 import pyops._kernels
 from benchmarks import machine
-from benchmarks.limits import KINDS, Limits, aligned, compiled
+from benchmarks.limits import KINDS, Limits, compiled, placed
 from benchmarks.row import TOLERANCE, difference
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -117,11 +117,8 @@ class Operands(ctypes.Structure):
         """Put the arrays into new memory: some addresses are up to a tenth slower than others."""
         self.arrays = {}
         for name, values in self.values.items():
-            start = 64 * random.randrange(64)
-            array = aligned(start + values.nbytes)[start:].view(values.dtype)
-            self.arrays[name] = array.reshape(values.shape)
-            self.arrays[name][...] = values
-            setattr(self, name, array.ctypes.data)
+            self.arrays[name] = placed(values, 64 * random.randrange(64))
+            setattr(self, name, self.arrays[name].ctypes.data)
 
     def error(self) -> float:
         """That of C, relative."""

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import pyops
-from benchmarks.limits import aligned, compiled, pointer
-from benchmarks.problem import placed
+from benchmarks.limits import aligned, compiled, placed, pointer
 
 NODES, DEGREE = 20_000, 25
 HEADS, WIDTHS = (1, 3, 8), (7, 8, 16, 33, 64, 256)

@@ -160,7 +160,7 @@ class Operator:
             of samples that share a basis have it.
         """
         phase, kept = self._with_saved("backward", saved)
-        if self._check_per_sample(per_sample):
+        if per_sample is not False and self._check_per_sample(per_sample):
             assert self._by_sample is not None
             phase = self._by_sample
         return phase.run((*inputs_and_gy, *kept), options, wanted, out, accumulate)

@@ -71,6 +71,8 @@ class Call:
     @property
     def saved(self) -> tuple[Any, ...]:
         """What is left of it."""
+        if not self._kept:
+            return ()
         arrays = tuple(kept() for kept in self._kept)
         return () if any(array is None for array in arrays) else arrays
 

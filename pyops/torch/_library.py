@@ -149,6 +149,7 @@ class Dispatched:
     """A call that torch's dispatcher takes from one transformation to the next."""
 
     dispatched = True
+    keeps = False
 
     def __init__(self, registered: Registered, keys: Any, place: Any, options: Any) -> None:
         self.op, self.names, self._called = registered.op, registered.names, registered._called

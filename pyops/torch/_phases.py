@@ -69,7 +69,9 @@ class Phase(Function):  # type: ignore[misc]
         """The same at one level of transformations, of which torch has looked at the others."""
         if not _recorded(arguments):
             return cls.forward(*arguments)
-        arguments[0].keeps = not moving()
+        call = arguments[0]
+        if call.op.signature.keeps and not call.dispatched:
+            call.keeps = not moving()
         # `apply` looks for defaults in the signature at every call; there are none
         return super(Function, cls).apply(*unwrap_dead_wrappers(arguments))
 
@@ -119,7 +121,7 @@ class Value(Phase):
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         Phase.setup_context(ctx, inputs, output)
         call, *tensors = inputs
-        if not call.dispatched:
+        if call.keeps:
             ctx.save_for_backward(*tensors, *call.lend())
 
     @staticmethod
