@@ -9,6 +9,11 @@ import pytest
 from .cases import PHASES, VARIANTS
 
 PAGE = mmap.PAGESIZE
+WIDTHS = [
+    {},
+    {"hidden": 33, "in_features": 17, "out_features": 9, "columns": 9, "heads": 3, "width": 13},
+    {"heads": 8, "width": 7},
+]
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
@@ -29,7 +34,7 @@ def fenced(array, end):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("case", VARIANTS, ids=str)
 def test_fences(case, dtype, end):
-    for widths in {}, {"hidden": 33, "in_features": 17, "out_features": 9, "columns": 9}:
+    for widths in WIDTHS:
         problem = case.problem(**widths).map(lambda a: fenced(a.astype(dtype), end))
         for phase in PHASES:
             expected = problem.run(phase)
