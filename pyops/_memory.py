@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import weakref
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -20,18 +21,21 @@ PAGE = 2**21
 
 
 class Pages:
-    """Memory that begins with a huge page; NumPy takes it for that of an array."""
+    """Memory that begins with a huge page; NumPy takes it for that of an array.
 
-    kept: ClassVar[list[tuple[int, mmap.mmap]]] = []
-    """What is kept, the oldest first, with its pages."""
+    It has no finalizer: an exception of a signal's handler, as of Ctrl-C, would be lost there.
+    """
+
+    lent: ClassVar[list[tuple[weakref.ref[Pages], int, mmap.mmap]]] = []
+    """Memory that stays when what it was given to is gone, the latest last, with its pages."""
 
     most = 32
-    """Pages that are kept: 64 MB, as the C library keeps at most."""
+    """Pages that may stay: 64 MB, as the C library keeps at most."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]):
         size = math.prod(shape) * dtype.itemsize
-        self.count = -(-size // PAGE)
-        self.memory = self._again() or self._new(size)
+        count = -(-size // PAGE)
+        count, self.memory = self._again(count) or (count, self._new(size, count))
         first = _address(self.memory)
         self.__array_interface__ = {
             "version": 3,
@@ -39,21 +43,25 @@ class Pages:
             "typestr": dtype.str,
             "data": (first + -first % PAGE, False),
         }
+        if count > self.most:
+            return
+        self.lent.append((weakref.ref(self), count, self.memory))
+        while sum(count for _, count, _ in self.lent[:]) > self.most:
+            with suppress(IndexError):  # another thread did
+                self.lent.pop(0)
 
-    def _again(self) -> mmap.mmap | None:
-        for entry in self.kept[::-1]:
-            if self.count <= entry[0] <= self.count * 9 // 8:
-                try:
-                    self.kept.remove(entry)
-                except ValueError:  # another thread was faster
-                    continue
-                self.count = entry[0]
-                return entry[1]
+    def _again(self, count: int) -> tuple[int, mmap.mmap] | None:
+        for entry in self.lent[::-1]:
+            owner, pages, memory = entry
+            if count <= pages <= count * 9 // 8 and owner() is None:
+                with suppress(ValueError):  # another thread was faster
+                    self.lent.remove(entry)
+                    return pages, memory
         return None
 
-    def _new(self, size: int) -> mmap.mmap:
+    def _new(self, size: int, count: int) -> mmap.mmap:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        memory = mmap.mmap(-1, (self.count + 1) * PAGE, flags)
+        memory = mmap.mmap(-1, (count + 1) * PAGE, flags)
         start = -_address(memory) % PAGE
         large = (size + PAGE // 2) // PAGE  # the last if it is filled by half
         memory.madvise(mmap.MADV_HUGEPAGE, start, large * PAGE)
@@ -61,14 +69,6 @@ class Pages:
 
     def __reduce__(self) -> Any:
         raise TypeError("the memory of an array cannot be copied without it")
-
-    def __del__(self) -> None:
-        if not hasattr(self, "memory") or self.count > self.most:
-            return
-        self.kept.append((self.count, self.memory))
-        while sum(count for count, _ in self.kept[:]) > self.most:
-            with suppress(IndexError):  # another thread did
-                self.kept.pop(0)
 
 
 def _address(memory: mmap.mmap) -> int:
