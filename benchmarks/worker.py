@@ -83,7 +83,7 @@ def peak_memory(call):
     """Bytes resident during the call at most, above those before it."""
     gc.collect()
     if memory := sys.modules.get("pyops._memory"):
-        memory.Pages.kept.clear()
+        memory.Pages.lent.clear()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = status("VmRSS")
