@@ -201,7 +201,8 @@ def test_heads_side_by_side(case, phase):
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("f4", 2e-4), ("f8", 1e-12)])
 @pytest.mark.parametrize(
-    ("heads", "width"), [(2, 5), (2, 3), (3, 7), (3, 23), (5, 13), (8, 7), (9, 6), (15, 11)]
+    ("heads", "width"),
+    [(2, 5), (2, 3), (3, 7), (3, 23), (3, 31), (5, 13), (8, 7), (9, 6), (15, 11)],
 )
 @pytest.mark.parametrize("graph", ["shared edges", "long rows", "hubs", "thousands of rows"])
 def test_heads_know_nothing_of_each_other(graph, heads, width, dtype, tolerance):

@@ -13,6 +13,8 @@ WIDTHS = [
     {},
     {"hidden": 33, "in_features": 17, "out_features": 9, "columns": 9, "heads": 3, "width": 13},
     {"heads": 8, "width": 7},
+    {"heads": 1, "width": 11},
+    {"heads": 1, "width": 31},
 ]
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
