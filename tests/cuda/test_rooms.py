@@ -7,7 +7,7 @@ import pytest
 
 from ..cases import CASES, OPERATORS, PHASES, VARIANTS, representative
 from ..compare import assert_same
-from ..graphs import drawn
+from ..graphs import drawn, shared
 from ..rounding import bounds
 from ..test_bounds import fenced
 from .host import COMPILER, Host
@@ -62,11 +62,19 @@ def test_order(case, phase):
     in_any_order(case.problem().map(np.float32), phase, [1, 2])
 
 
+def one_long_edge():
+    """One edge of more entries than a piece has, beside some of a few."""
+    rng = np.random.default_rng(2)
+    ids = np.concatenate([np.zeros(300, int), rng.integers(1, 30, 60)])
+    return shared(rng.integers(0, 9, 360), np.sort(rng.integers(0, 7, 360)), ids, 9, 7, 30)
+
+
 @every_phase
+@pytest.mark.parametrize("graph", [lambda: drawn(9, 3, 900), one_long_edge], ids=["rows", "edges"])
 @pytest.mark.parametrize("name", [name for name in ROOMS if name in OPERATORS])
-def test_order_of_pieces(name, phase):
-    """The same where rows are summed in pieces."""
-    problem = representative(name).problem(drawn(9, 3, 900)).map(np.float32)
+def test_order_of_pieces(name, graph, phase):
+    """The same where rows are summed in pieces, beside rows that are not."""
+    problem = representative(name).problem(graph()).map(np.float32)
     in_any_order(problem, phase, [1, 2, 7])
 
 

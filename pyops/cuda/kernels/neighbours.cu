@@ -235,7 +235,8 @@ extern "C" __global__ void dot_rows(
       total += mean ? product / shared_by(in_offsets, q) : product;
     }
   }
-  if (!joins) total = lane_sum<LANES>(total);
+  const double sum = lane_sum<LANES>(total);  // all lanes of the warp, whatever their rows
+  if (!joins) total = sum;
   if (outside || chunk.first) return;
   if (!pieces) out[span.row] = static_cast<real>(total + (accumulate ? out[span.row] : real(0)));
   else if (span.is_long) partial[chunk.unit] = total;
