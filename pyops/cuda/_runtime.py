@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ._source import OPTIONS, compose
+from ._compiler import kept
+from ._products import multiply
+from ._source import compose
 
 Grid = int | tuple[int, int]
 _SHARED = 48 << 10
@@ -73,14 +75,12 @@ class Runtime(ABC):
         ``"tf32"`` rounds factors of float32 to 10 bits of fraction; ``"tf32x3"`` adds the products
         with what that leaves.
         """
-        if precision == "highest" or a.dtype.char != "f":
-            return self.xp.matmul(a, b, out=out)
-        if precision == "tf32":
-            return self._product(a, b, out)
+        if precision != "tf32x3" or a.dtype.char != "f":
+            return self._product(a, b, out, precision == "tf32")
         (high, finite, low), (to_high, to_finite, to_low) = map(self._split, (a, b))
-        out = self._product(high, to_high, out)
-        out += self._product(finite, to_low, None)
-        out += self._product(low, to_finite, None)
+        out = self._product(high, to_high, out, True)
+        out += self._product(finite, to_low, None, True)
+        out += self._product(low, to_finite, None, True)
         return out
 
     def _split(self, a: Any) -> tuple[Any, Any, Any]:
@@ -93,8 +93,8 @@ class Runtime(ABC):
         return xp.where(is_finite, rounded, a), finite, rest
 
     @abstractmethod
-    def _product(self, a: Any, b: Any, out: Any) -> Any:
-        """A product of float32 whose factors are rounded to 10 bits of fraction."""
+    def _product(self, a: Any, b: Any, out: Any, rounded: bool) -> Any:
+        """A product; factors of float32 may be `rounded` to 10 bits of fraction."""
 
     @abstractmethod
     def _run(
@@ -136,22 +136,20 @@ class CuPy(Runtime):
         function = self._kernels.get((key, kernel))
         if function is None:
             if key not in self._modules:
-                code = compose(source, dtype.char, constants)
-                self._modules[key] = self.xp.RawModule(code=code, options=OPTIONS)
+                path = kept(compose(source, dtype.char, constants), _capability(self.xp))
+                self._modules[key] = self.xp.RawModule(path=str(path))
             function = self._kernels[key, kernel] = self._modules[key].get_function(kernel)
         if shared > _SHARED and shared > function.max_dynamic_shared_size_bytes:
             function.max_dynamic_shared_size_bytes = shared
         function(grid, block, [_argument(a, dtype) for a in args], shared_mem=shared)
 
-    def _product(self, a: Any, b: Any, out: Any) -> Any:
-        from cupy._core import _routines_linalg as products
+    def _product(self, a: Any, b: Any, out: Any, rounded: bool) -> Any:
+        return multiply(a, b, out, rounded)
 
-        before = products.get_compute_type(np.float32)
-        products.set_compute_type(np.float32, products.COMPUTE_TYPE_TF32)
-        try:
-            return self.xp.matmul(a, b, out=out)
-        finally:
-            products.set_compute_type(np.float32, before)
+
+def _capability(cupy: Any) -> int:
+    """The compute capability of the current device, 90 for 9.0."""
+    return int(cupy.cuda.Device().compute_capability)
 
 
 def _pair(size: Grid) -> tuple[int, int]:

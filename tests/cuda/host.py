@@ -88,8 +88,10 @@ class Host(Runtime):
         array.reshape(-1).view(np.uint8).fill(0xFF)
         return array
 
-    def _product(self, a, b, out):
-        return np.matmul(*(self._split(x)[0] for x in (a, b)), out=out)
+    def _product(self, a, b, out, rounded):
+        if rounded and a.dtype.char == "f":
+            a, b = (self._split(x)[0] for x in (a, b))
+        return np.matmul(a, b, out=out)
 
     def _run(self, source, kernel, dtype, grid, block, args, shared, constants):
         where = f"{source}.cu: {kernel}"

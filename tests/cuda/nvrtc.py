@@ -4,24 +4,18 @@ import struct
 
 import pytest
 
-from pyops.cuda._source import OPTIONS
+from pyops.cuda._compiler import compiled
 
 
 def cubin(text, architecture):
     """Machine code of a source; an error with the compiler's log."""
-    nvrtc = pytest.importorskip("cupy").cuda.nvrtc
-
+    pytest.importorskip("cupy")
     try:
-        program = nvrtc.createProgram(text, "pyops.cu", [], [])
+        kind, code = compiled(text, architecture=architecture)
     except ImportError as error:
         pytest.skip(f"no NVRTC: {error}")
-    try:
-        nvrtc.compileProgram(program, [*OPTIONS, f"--gpu-architecture={architecture}"])
-        return nvrtc.getCUBIN(program)
-    except nvrtc.NVRTCError as error:
-        raise RuntimeError(nvrtc.getProgramLog(program)) from error
-    finally:
-        nvrtc.destroyProgram(program)
+    assert kind == "cubin"
+    return code
 
 
 def stacks(code):

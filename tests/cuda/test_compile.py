@@ -6,9 +6,11 @@ from pyops._functions import FUNCTIONS
 from pyops.cuda._formulas import functions
 from pyops.cuda._source import compose, kernels, sources, variants
 
+from pyops.cuda import _compiler
+
 from .nvrtc import cubin, stacks
 
-ARCHITECTURES = "sm_80", "sm_90"
+ARCHITECTURES = 80, 90
 HOT = [
     (name, variant)
     for name in ("attend", "ends", "neighbours", "scores", "triplets_back", "triplets_into")
@@ -51,7 +53,7 @@ def test_elementwise_functions_compile(architecture, kind):
 @pytest.mark.parametrize(("source", "constants"), HOT, ids=label)
 def test_registers_are_enough(source, constants):
     """What a thread keeps does not spill to memory."""
-    found = stacks(cubin(compose(source, "f", constants), "sm_90"))
+    found = stacks(cubin(compose(source, "f", constants), 90))
     assert found.keys() >= set(kernels(source))
     assert not any(found[kernel] for kernel in kernels(source))
 
@@ -69,3 +71,50 @@ def test_broken_source_fails(source, architecture):
 def test_unlisted_constants_are_refused():
     with pytest.raises(ValueError, match="no variant"):
         compose("neighbours", "f", {"LANES": 3})
+
+
+@pytest.fixture
+def caches(tmp_path, monkeypatch):
+    """A user whose caches are there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("PYOPS_CACHE_DIR", raising=False)
+    _compiler.folder.cache_clear()
+    yield tmp_path
+    _compiler.folder.cache_clear()
+
+
+def test_machine_code_is_kept(caches, monkeypatch):
+    text = compose("matrices", "f", {"LANES": 8})
+    code = cubin(text, 90)
+    path = _compiler.kept(text, 90)
+    assert path.parent == caches / "pyops"
+    assert path.read_bytes() == code
+    monkeypatch.setattr(_compiler, "compiled", None)
+    assert _compiler.kept(text, 90) == path
+    assert [*path.parent.iterdir()] == [path]
+
+
+def test_code_for_what_the_compiler_does_not_know(caches):
+    pytest.importorskip("cupy")
+    path = _compiler.kept(compose("matrices", "f", {"LANES": 8}), 990)
+    assert path.suffix == ".ptx"
+    assert b".target sm_" in path.read_bytes()
+
+
+def test_where_nothing_can_be_kept(caches, monkeypatch, capsys):
+    """Kernels are compiled all the same, in each process."""
+    (caches / "file").touch()
+    monkeypatch.setenv("PYOPS_CACHE_DIR", str(caches / "file"))
+    assert cubin(text := compose("matrices", "f", {"LANES": 8}), 90)
+    path = _compiler.kept(text, 90)
+    assert path.exists()
+    assert caches not in path.parents
+    assert "kernels are not kept" in capsys.readouterr().err
+
+
+def test_subnormal_numbers_are_kept():
+    """Nothing in the code of any kernel turns them to zero, but what the compiler makes of exp."""
+    pytest.importorskip("cupy")
+    text = compose("matrices", "f", {"LANES": 8})
+    _, code = _compiler.compiled(text, architecture=990)
+    assert b".ftz" not in code

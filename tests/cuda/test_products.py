@@ -24,7 +24,7 @@ def test_errors(precision):
 
 def test_highest_is_one_product(monkeypatch):
     """Nothing is split or rounded unless that is asked for; float64 never is."""
-    monkeypatch.setattr(Host, "_product", None)
+    monkeypatch.setattr(Host, "_split", None)
     rng = np.random.default_rng(0)
     for dtype, precisions in ((np.float32, ["highest"]), (np.float64, PRECISIONS)):
         a, b = (rng.standard_normal((9, 9)).astype(dtype) for _ in range(2))

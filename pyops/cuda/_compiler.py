@@ -1,0 +1,81 @@
+"""Machine code of the sources: compiled by NVRTC when first wanted, then kept on disk.
+
+CuPy's own way would add `-ftz=true`, which turns subnormal numbers to zero.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ._source import OPTIONS
+
+
+def compiled(text: str, options: Sequence[str] = OPTIONS, *, architecture: int) -> tuple[str, Any]:
+    """Machine code, "cubin", of a source for a compute capability such as 90; for one that NVRTC
+    does not know yet the driver's language, "ptx", for the newest that it does.
+
+    Raises
+    ------
+    RuntimeError
+        If there are errors in the source; the compiler's log.
+    """
+    from cupy.cuda import nvrtc
+
+    newest = max(nvrtc.getSupportedArchs())
+    code = f"sm_{architecture}" if architecture <= newest else f"compute_{newest}"
+    program = nvrtc.createProgram(text, "pyops.cu", [], [])
+    try:
+        nvrtc.compileProgram(program, [*options, f"--gpu-architecture={code}"])
+        if architecture > newest:
+            return "ptx", nvrtc.getPTX(program)
+        return "cubin", nvrtc.getCUBIN(program)
+    except nvrtc.NVRTCError as error:
+        raise RuntimeError(nvrtc.getProgramLog(program)) from error
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def kept(text: str, architecture: int) -> Path:
+    """The file with the machine code of a source."""
+    from cupy.cuda import nvrtc
+
+    made_of = "\0".join([text, *OPTIONS, str(architecture), str(nvrtc.getVersion())])
+    name = hashlib.sha256(made_of.encode()).hexdigest()[:40]
+    for kind in "cubin", "ptx":
+        path = folder() / f"{name}.{kind}"
+        if path.exists():
+            return path
+    kind, code = compiled(text, architecture=architecture)
+    path = folder() / f"{name}.{kind}"
+    handle, draft = tempfile.mkstemp(dir=folder())
+    with os.fdopen(handle, "wb") as file:
+        file.write(code)
+    os.replace(draft, path)  # at once, whoever else writes it
+    return path
+
+
+@functools.cache
+def folder() -> Path:
+    """PYOPS_CACHE_DIR, or a folder of the user's caches; one that goes with the process where
+    neither can be written to."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    wanted = Path(os.environ.get("PYOPS_CACHE_DIR") or Path(caches) / "pyops")
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=wanted):
+            return wanted
+    except OSError as error:
+        print(f"pyops: kernels are not kept, {wanted}: {error}", file=sys.stderr)
+        return Path(_temporary().name)
+
+
+@functools.cache
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="pyops-")
