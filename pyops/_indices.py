@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _kernels
+from ._arrays import on_device
 from ._threads import team
 
 Indices: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -53,6 +54,10 @@ def check_indices(label: str, values: npt.ArrayLike) -> Indices:
         raise TypeError(
             f"{label}: expected a plain array, got a MaskedArray; its mask would be lost"
         )
+    if on_device(values):
+        from .cuda._device import platform
+
+        values = platform(label.partition(":")[0]).to_host(values)
     try:
         array = np.array(values)
         if array.dtype == object and not isinstance(values, np.ndarray):

@@ -1,4 +1,4 @@
-"""The libraries whose arrays plain code of arrays takes: NumPy, PyTorch and JAX."""
+"""The libraries whose arrays plain code of arrays takes: NumPy, PyTorch, JAX and CuPy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import check_array, plain
+from ._arrays import check_array, on_device, plain
 
 
 class Library(NamedTuple):
@@ -37,6 +37,10 @@ def library_of(array: Any) -> Library:
         from .jax._function import check as check_array_of_jax
 
         return Library(check_array_of_jax, jax.numpy.concatenate)
+    if on_device(array):
+        from .cuda._door import check_part, platform
+
+        return Library(check_part, platform("blocks").concatenate)
     return NUMPY
 
 

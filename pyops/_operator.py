@@ -118,8 +118,9 @@ class Operator:
         assert self._attention is not None
         (along_rows,) = self._attention.run(inputs, options)
         assert along_rows is not None
-        alpha = np.empty_like(along_rows) if out is None else out
-        alpha[inputs[0]._index("in_order") - 1] = along_rows
+        with inputs[0]._here():
+            alpha = np.empty_like(along_rows) if out is None else out
+            alpha[inputs[0]._index("in_order") - 1] = along_rows
         return alpha
 
     def forward(

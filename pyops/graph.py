@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -207,6 +208,8 @@ class Graph:
     def __reduce__(self) -> tuple[Any, ...]:
         sizes = (self._num_src, self._num_dst, self._num_edges)
         return _restored, (type(self), self._src, self._dst, self._ids, *sizes)
+
+    _here = staticmethod(contextlib.nullcontext)
 
     def __repr__(self) -> str:
         shared = f", num_entries={self.num_entries}" if self.num_entries != self.num_edges else ""

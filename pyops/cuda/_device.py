@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from ._runtime import cupy_runtime
@@ -61,10 +62,22 @@ class Platform:
         return int(array.data.ptr)
 
     def copy(self, array: Any) -> Any:
-        """A copy of an array of the host that every stream may read."""
-        moved = self.cupy.array(array)
+        """A copy of an array of the host that every stream may read.
+
+        It is in no pool, whose memory the stream of today could use again while others read it.
+        """
+        with self.cupy.cuda.using_allocator():
+            moved = self.cupy.array(array)
         self.cupy.cuda.get_current_stream().synchronize()
         return moved
+
+    def to_host(self, array: Any) -> Any:
+        """A copy of an array on a device, in host memory."""
+        return self.cupy.asnumpy(self.adopt(array)[0])
+
+    def concatenate(self, arrays: Sequence[Any]) -> Any:
+        """A new array of these, along their first axis."""
+        return self.cupy.concatenate(arrays)
 
 
 @functools.cache

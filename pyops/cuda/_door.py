@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,7 @@ def run(
     rooms = {part: find_room(part) for part in phase.parts}
     rows = {n: options[n] for n in phase.signature.indexed if n in options}
     rest = {n: value for n, value in options.items() if n not in rows}
-    precision = check_precision(phase.caller, rest.pop("precision", "highest"))
+    precision = check_precision(phase, rest.pop("precision", "highest"))
     plan = phase._plan(call.stand_ins, rest, wanted)
     assert plan is not None
     if out is not None or accumulate is not False:
@@ -73,9 +74,16 @@ def run(
             for buffer, target in zip(buffers, targets, strict=True):
                 if target is not None:
                     target[...] = buffer
-    except MemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
+            raise
         raise MemoryError(
             f"{phase.caller}: not enough memory on device {call.device}: {error}"
+        ) from error
+    except ImportError as error:
+        raise ImportError(
+            f"{phase.caller}: CuPy does not find a library of CUDA, which `pip install "
+            f"pyops[cuda]` brings: {error}"
         ) from error
     given_to = out or [None] * len(buffers)
     return tuple(b if o is None else o for b, o in zip(buffers, given_to, strict=True))
@@ -166,9 +174,16 @@ class Call:
                 f"{self.phase.caller}: {name}: expected row numbers in host memory, where they "
                 f"are checked, got {kind_of(rows)}"
             )
-        assert self.graph is not None
-        checked = self.phase._rows(name, rows, length, self.graph.to_host())
-        return None if length is None else self.platform.copy(checked)
+        graph = self.graph
+        assert graph is not None
+
+        def check() -> Any:
+            return self.phase._rows(name, rows, length, graph.to_host())
+
+        if length is None or type(rows) is not np.ndarray:
+            checked = check()
+            return None if length is None else self.platform.copy(checked)
+        return graph.rows((self.phase.room, name, length), rows, check)
 
     def table(self, array: Any) -> Any:
         """A small array on the device, copied when a call first needs it."""
@@ -219,6 +234,8 @@ class Call:
         return start + low, start + high + array.dtype.itemsize
 
 
+_NO_MEMORY = re.compile("out of memory|OUT_OF_MEMORY|ALLOC_FAILED|MemoryAllocation")
+"""What libraries of CUDA, and torch, say of it in errors of their own."""
 _MOST_TABLES = 10_000
 _TABLES: dict[Any, Any] = {}
 _NO_GRAPH = Graph([], [])
@@ -231,9 +248,28 @@ def stand_in(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return np.lib.stride_tricks.as_strided(np.zeros((), dtype), shape, strides)
 
 
-def check_precision(caller: str, precision: object) -> str:
+def check_part(label: str, array: object) -> Any:
+    """The argument, if it is an array on a device in a supported precision."""
+    if not on_device(array):
+        raise TypeError(f"{label}: expected an array on a device, got {kind_of(array)}")
+    found, _ = platform(label.partition(":")[0]).adopt(array)
+    if found.dtype.char not in "fd":
+        raise TypeError(f"{label}: expected float32 or float64, got {found.dtype}")
+    return found
+
+
+PRECISE = ("gno_", "kernel_conv", "ono_", "lno_", "orthonormalize", "dimenet_aggregate")
+"""How the names of rooms begin that multiply matrices by cuBLAS."""
+
+
+def check_precision(phase: Phase, precision: object) -> str:
+    where = f"{phase.caller}: precision"
     if precision not in PRECISIONS:
-        raise ValueError(f"{caller}: precision: expected one of {PRECISIONS}, got {precision!r}")
+        raise ValueError(f"{where}: expected one of {PRECISIONS}, got {precision!r}")
+    if precision != "highest" and not phase.room.startswith(PRECISE):
+        raise ValueError(
+            f"{where}: expected 'highest', as no matrices are multiplied, got {precision!r}"
+        )
     return str(precision)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,15 @@ class DeviceGraph:
     Each index array is copied when a call first needs it, and then stays.
     """
 
-    __slots__ = ("_arrays", "_device", "_host", "_platform")
+    __slots__ = ("_arrays", "_device", "_host", "_platform", "_rows")
 
     def __init__(self, host: Graph, on: Platform, device: int) -> None:
         self._host, self._platform, self._device = host, on, device
         self._arrays: dict[str, Any] = {}
+        self._rows: dict[Any, tuple[Any, Any]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return to_device, (self._host, self._device)
 
     @property
     def device(self) -> int:
@@ -71,6 +76,26 @@ class DeviceGraph:
         """The graph that this one was made of."""
         return self._host
 
+    def to_device(self, device: int | None = None) -> DeviceGraph:
+        """This graph, or that on another device, see `Graph.to_device`."""
+        return self if device == self._device else to_device(self._host, device)
+
+    def with_edge_ids(self, *args: Any, **keywords: Any) -> DeviceGraph:
+        """See `Graph.with_edge_ids`."""
+        return to_device(self._host.with_edge_ids(*args, **keywords), self._device)
+
+    def _here(self) -> Any:
+        """A context in which its device is the current one."""
+        return self._platform.on(self._device)
+
+    def rows(self, key: Any, given: Any, check: Callable[[], Indices]) -> Any:
+        """Row numbers of an option on the device: those of the last call if they are the same."""
+        kept = self._rows.get(key)
+        if kept is None or kept[0].dtype != given.dtype or not np.array_equal(kept[0], given):
+            checked = check()
+            kept = self._rows[key] = np.array(given), self._platform.copy(checked)
+        return kept[1]
+
     def __repr__(self) -> str:
         return f"Device{self._host!r}"[:-1] + f", device={self._device})"
 
@@ -86,7 +111,7 @@ class DeviceGraph:
         """
         found = self._arrays.get(name)
         if found is None:
-            with self._platform.on(self._device):
+            with self._here():
                 found = self._platform.copy(self._numbers(name))
             found = self._arrays.setdefault(name, found)
         return found

@@ -44,7 +44,7 @@ class Platform:
 
     def __init__(self, runtime=None):
         self.runtime = runtime or Elsewhere()
-        self.used, self.streams = [], []
+        self.used, self.streams, self.copies = [], [], 0
 
     def current(self):
         return 0
@@ -69,4 +69,11 @@ class Platform:
         return array.ctypes.data
 
     def copy(self, array):
+        self.copies += 1
         return to_device(np.array(array))
+
+    def to_host(self, array):
+        return np.array(array)
+
+    def concatenate(self, arrays):
+        return to_device(np.concatenate(arrays))

@@ -1,9 +1,12 @@
 """The door to the device: what it takes, what it refuses and how it says so."""
 
+import copy
 import functools
+import pickle
 import subprocess
 import sys
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,7 +19,7 @@ from ..cases import OPERATORS, PHASES, representative, variants
 from ..compare import assert_same
 from ..graphs import drawn
 from .host import COMPILER
-from .platform import Platform, to_device
+from .platform import OnDevice, Platform, to_device
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 every_phase = pytest.mark.parametrize("phase", PHASES)
@@ -160,6 +163,11 @@ REFUSED = {
         ValueError,
         "gno_aggregate: precision: expected one of ('highest', 'tf32x3', 'tf32'), got 'half'",
     ),
+    "precision without products": (
+        lambda: call(precision="tf32"),
+        ValueError,
+        "gno_aggregate: precision: expected 'highest', as no matrices are multiplied, got 'tf32'",
+    ),
     "option": (
         lambda: call(colour=1),
         TypeError,
@@ -189,6 +197,16 @@ REFUSED = {
         lambda: call(out=to_device(np.broadcast_to(np.ones((3, 1), "f"), (3, 2)))),
         ValueError,
         "gno_aggregate: out: expected distinct elements, got strides (4, 0)",
+    ),
+    "block on two sides": (
+        lambda: pyops.pack_dimenet(to_device(KAPPA), KAPPA),
+        TypeError,
+        "pack_dimenet: B: expected an array on a device, got numpy.ndarray",
+    ),
+    "half precision of a block": (
+        lambda: pyops.pack_dimenet(to_device(KAPPA.astype("e")), to_device(KAPPA)),
+        TypeError,
+        "pack_dimenet: A: expected float32 or float64, got float16",
     ),
     "out on the device, arguments on the host": (
         lambda: pyops.gno_aggregate(GRAPH, FEATURES, KAPPA, out=to_device(np.ones((3, 2), "f"))),
@@ -274,6 +292,67 @@ def test_graph():
     assert np.array_equal(moved._index("in_rows"), rows)
 
 
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))])
+def test_graph_copies(again):
+    moved = drawn(9, 7, 60).to_device(1)
+    other = again(moved)
+    assert other.device == 1
+    assert np.array_equal(other.to_host().src, moved.to_host().src)
+    assert np.array_equal(other._index("in_order"), moved._index("in_order"))
+
+
+def test_graph_of_a_graph():
+    moved = GRAPH.to_device(1)
+    assert moved.to_device(1) is moved
+    assert moved.to_device(0).device == 0
+    assert moved.to_device(0).to_host() is GRAPH
+    shared = moved.with_edge_ids([0, 0, 1], 2)
+    assert shared.device == 1
+    assert shared.num_edges == 2
+
+
+def test_graph_of_indices_on_the_device():
+    graph = pyops.Graph(to_device(GRAPH.src), to_device(GRAPH.dst))
+    assert np.array_equal(graph.src, GRAPH.src)
+    assert np.array_equal(graph.dst, GRAPH.dst)
+    with pytest.raises(TypeError, match=r"src: expected int32 or int64, got float32"):
+        pyops.Graph(to_device(GRAPH.src.astype("f")), GRAPH.dst)
+
+
+def test_blocks():
+    parts = [np.random.default_rng(0).random(shape) for shape in ((3, 2), (3,), (4, 3), (4,))]
+    block = pyops.pack_gno(*map(to_device, parts))
+    assert isinstance(block, OnDevice)
+    assert np.array_equal(block, pyops.pack_gno(*parts))
+    again = pyops.unpack_gno(block, dim=2, hidden=3)
+    for part, expected in zip(again, parts, strict=True):
+        assert isinstance(part, OnDevice)
+        assert np.array_equal(part, expected)
+
+
+def test_row_numbers_are_copied_once(platform):
+    """And anew where they are others, of another type or changed in place."""
+    graph = pyops.Graph([0, 1, 2, 0], [1, 0, 0, 2])
+    moved, x = graph.to_device(), np.random.default_rng(0).random((4, 3))
+    reverse = np.array([1, 0, 3, 2])
+
+    def copies(rows):
+        before = platform.copies
+        got = pyops.edge_to_edge(moved, to_device(x), exclude="image", reverse=rows)
+        assert_same([np.array(got)], [pyops.edge_to_edge(graph, x, exclude="image", reverse=rows)])
+        return platform.copies - before
+
+    copies(reverse)
+    assert copies(reverse) == 0
+    assert copies(reverse.copy()) == 0
+    assert copies(reverse.astype(np.int32)) == 1
+    reverse[2:] = -1
+    assert copies(reverse) == 1
+    reverse[2:] = 2
+    with pytest.raises(ValueError, match="reverse: expected the reverse of an edge to have"):
+        copies(reverse)
+
+
 def test_pieces_of_rows():
     degrees = np.array([0, 3 * PIECE, 1, PIECE, PIECE + 1, 0])
     pieces, joins = cut(np.concatenate([[0], np.cumsum(degrees)]))
@@ -343,6 +422,26 @@ def test_too_little_memory(platform, monkeypatch):
 
     monkeypatch.setattr(platform.runtime, "empty", empty)
     with pytest.raises(MemoryError, match=r"exp: not enough memory on device 0: Out of memory"):
+        pyops.exp(to_device(KAPPA))
+
+
+@pytest.mark.parametrize("text", ["CUDA out of memory.", "CUBLAS_STATUS_ALLOC_FAILED"])
+def test_too_little_memory_of_other_libraries(platform, monkeypatch, text):
+    monkeypatch.setattr(platform.runtime, "empty", mock.Mock(side_effect=RuntimeError(text)))
+    with pytest.raises(MemoryError, match="exp: not enough memory on device 0: "):
+        pyops.exp(to_device(KAPPA))
+
+
+def test_other_errors_of_the_runtime(platform, monkeypatch):
+    monkeypatch.setattr(platform.runtime, "empty", mock.Mock(side_effect=RuntimeError("launch")))
+    with pytest.raises(RuntimeError, match="^launch$"):
+        pyops.exp(to_device(KAPPA))
+
+
+def test_no_compiler_of_cuda(platform, monkeypatch):
+    error = ImportError("libnvrtc.so.13")
+    monkeypatch.setattr(platform.runtime, "_run", mock.Mock(side_effect=error))
+    with pytest.raises(ImportError, match=r"exp: .*pyops\[cuda\].*: libnvrtc"):
         pyops.exp(to_device(KAPPA))
 
 
