@@ -38,7 +38,8 @@ def library_of(array: Any) -> Library:
 
         return Library(check_array_of_jax, jax.numpy.concatenate)
     if on_device(array):
-        from .cuda._door import check_part, platform
+        from .cuda._device import platform
+        from .cuda._door import check_part
 
         return Library(check_part, platform("blocks").concatenate)
     return NUMPY

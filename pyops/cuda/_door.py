@@ -258,7 +258,7 @@ def check_part(label: str, array: object) -> Any:
     return found
 
 
-PRECISE = ("gno_", "kernel_conv", "ono_", "lno_", "orthonormalize", "dimenet_aggregate")
+PRECISE = ("gno_conv", "gno_kernel", "kernel_conv", "ono_", "lno_", "orthonormalize", "dimenet")
 """How the names of rooms begin that multiply matrices by cuBLAS."""
 
 

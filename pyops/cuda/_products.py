@@ -33,7 +33,9 @@ def multiply(a: Any, b: Any, out: Any, rounded: bool) -> Any:
     kind, rows, inner, columns = a.dtype.char, a.shape[-2], a.shape[-1], b.shape[-1]
     if out is None:
         out = cupy.empty((*a.shape[:-1], columns), a.dtype)
-    assert a.shape[:-2] == b.shape[:-2] and inner == b.shape[-2] and a.dtype == b.dtype == out.dtype
+    assert a.shape[:-2] == b.shape[:-2]
+    assert inner == b.shape[-2]
+    assert a.dtype == b.dtype == out.dtype
     assert out.flags.c_contiguous
     if inner == 0 or out.size == 0:
         out[...] = 0

@@ -3,10 +3,9 @@
 import pytest
 
 from pyops._functions import FUNCTIONS
+from pyops.cuda import _compiler
 from pyops.cuda._formulas import functions
 from pyops.cuda._source import compose, kernels, sources, variants
-
-from pyops.cuda import _compiler
 
 from .nvrtc import cubin, stacks
 
@@ -105,7 +104,8 @@ def test_where_nothing_can_be_kept(caches, monkeypatch, capsys):
     """Kernels are compiled all the same, in each process."""
     (caches / "file").touch()
     monkeypatch.setenv("PYOPS_CACHE_DIR", str(caches / "file"))
-    assert cubin(text := compose("matrices", "f", {"LANES": 8}), 90)
+    text = compose("matrices", "f", {"LANES": 8})
+    assert cubin(text, 90)
     path = _compiler.kept(text, 90)
     assert path.exists()
     assert caches not in path.parents

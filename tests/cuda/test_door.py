@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import pyops
+from pyops import blocks
 from pyops.cuda import DeviceGraph, _device, _door
 from pyops.cuda._graph import PIECE, cut
 
@@ -199,12 +200,12 @@ REFUSED = {
         "gno_aggregate: out: expected distinct elements, got strides (4, 0)",
     ),
     "block on two sides": (
-        lambda: pyops.pack_dimenet(to_device(KAPPA), KAPPA),
+        lambda: blocks.pack_dimenet(to_device(KAPPA), KAPPA),
         TypeError,
         "pack_dimenet: B: expected an array on a device, got numpy.ndarray",
     ),
     "half precision of a block": (
-        lambda: pyops.pack_dimenet(to_device(KAPPA.astype("e")), to_device(KAPPA)),
+        lambda: blocks.pack_dimenet(to_device(KAPPA.astype("e")), to_device(KAPPA)),
         TypeError,
         "pack_dimenet: A: expected float32 or float64, got float16",
     ),
@@ -321,10 +322,10 @@ def test_graph_of_indices_on_the_device():
 
 def test_blocks():
     parts = [np.random.default_rng(0).random(shape) for shape in ((3, 2), (3,), (4, 3), (4,))]
-    block = pyops.pack_gno(*map(to_device, parts))
+    block = blocks.pack_gno(*map(to_device, parts))
     assert isinstance(block, OnDevice)
-    assert np.array_equal(block, pyops.pack_gno(*parts))
-    again = pyops.unpack_gno(block, dim=2, hidden=3)
+    assert np.array_equal(block, blocks.pack_gno(*parts))
+    again = blocks.unpack_gno(block, dim=2, hidden=3)
     for part, expected in zip(again, parts, strict=True):
         assert isinstance(part, OnDevice)
         assert np.array_equal(part, expected)
@@ -434,7 +435,7 @@ def test_too_little_memory_of_other_libraries(platform, monkeypatch, text):
 
 def test_other_errors_of_the_runtime(platform, monkeypatch):
     monkeypatch.setattr(platform.runtime, "empty", mock.Mock(side_effect=RuntimeError("launch")))
-    with pytest.raises(RuntimeError, match="^launch$"):
+    with pytest.raises(RuntimeError, match=r"^launch$"):
         pyops.exp(to_device(KAPPA))
 
 
