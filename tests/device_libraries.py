@@ -6,9 +6,11 @@ import ctypes
 import importlib.resources
 import os
 import re
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -41,12 +43,65 @@ THREADS = ThreadpoolController()
 TYPES = {"long": ctypes.c_int64, "int": ctypes.c_int32, "float": ctypes.c_double}
 
 
-class Kernel:
-    """Called like the wrapper of f2py that it stands for, with host arrays as device addresses."""
+class Memory(NamedTuple):
+    """That of the device on which a library computes, the host's if its runtime has no other."""
 
-    def __init__(self, wrapper, function, order):
+    make: Callable
+    free: Callable
+    give: Callable
+    """Copies to an address there from one here, so many bytes."""
+    take: Callable
+
+
+def memory(flavour):
+    """The memory for a library; none for one that computes on the host alone."""
+    library = BUILT[flavour]
+    if flavour == "acc":
+        library.acc_malloc.restype = ctypes.c_void_p
+        copies = library.acc_memcpy_to_device, library.acc_memcpy_from_device
+        return Memory(library.acc_malloc, library.acc_free, *copies)
+    if flavour == "target":
+        here, there = library.omp_get_initial_device(), library.omp_get_default_device()
+        zero = ctypes.c_size_t(0)
+
+        def copy(to, of, size, *devices):
+            assert library.omp_target_memcpy(to, of, size, zero, zero, *devices) == 0
+
+        library.omp_target_alloc.restype = ctypes.c_void_p
+        return Memory(
+            lambda size: library.omp_target_alloc(size, there),
+            lambda address: library.omp_target_free(address, there),
+            lambda to, of, size: copy(to, of, size, there, here),
+            lambda to, of, size: copy(to, of, size, here, there),
+        )
+    return None
+
+
+@contextmanager
+def there(on, array):
+    """The address of an array, in the memory of a device if there is one; copied back from it."""
+    here = ctypes.c_void_p(array.ctypes.data)
+    if on is None:
+        yield here
+        return
+    size = ctypes.c_size_t(array.nbytes)
+    address = ctypes.c_void_p(on.make(ctypes.c_size_t(max(1, array.nbytes))))
+    assert address.value, f"no memory for {array.nbytes} bytes"
+    try:
+        on.give(address, here, size)
+        yield address
+        if array.flags.writeable:
+            on.take(here, address, size)
+    finally:
+        on.free(address)
+
+
+class Kernel:
+    """Called like the wrapper of f2py that it stands for, with copies of arrays on the device."""
+
+    def __init__(self, wrapper, function, order, memory):
         self.__doc__ = wrapper.__doc__
-        self.function, self.order = function, order
+        self.function, self.order, self.memory = function, order, memory
         self.names = arguments_of(wrapper)
         lines = re.findall(r"^(\w+) : (?:input|in/output) (\w+)", wrapper.__doc__, re.MULTILINE)
         self.types = {name: TYPES.get(kind) for name, kind in lines}
@@ -55,15 +110,17 @@ class Kernel:
         given = dict(zip(self.names, values, strict=True))
         status = ctypes.c_int32(-99)
         arguments = []
-        for name in self.order:
-            if name == "status":
-                arguments.append(ctypes.byref(status))
-            elif self.types[name] is None:
-                assert given[name].flags.f_contiguous
-                arguments.append(ctypes.c_void_p(given[name].ctypes.data))
-            else:
-                arguments.append(self.types[name](given[name]))
-        self.function(*arguments)
+        with ExitStack() as held:
+            for name in self.order:
+                if name == "status":
+                    arguments.append(ctypes.byref(status))
+                elif self.types[name] is None:
+                    assert given[name].flags.f_contiguous
+                    on = None if name == "layout" else self.memory
+                    arguments.append(held.enter_context(there(on, given[name])))
+                else:
+                    arguments.append(self.types[name](given[name]))
+            self.function(*arguments)
         return status.value
 
 
@@ -79,6 +136,7 @@ def prototypes():
 def through(flavour, op):
     """The operator computes with the kernels of a library."""
     phases = filter(None, [*op._phases.values(), op._by_sample, op._attention])
+    on = memory(flavour)
     before = [(phase, phase._variants, phase._plans) for phase in phases]
     unread, op.signature.unread = op.signature.unread, {}  # these kernels read all
     for phase, wrappers, _ in before:
@@ -86,7 +144,7 @@ def through(flavour, op):
         for v, wrapper in wrappers.items():
             name = "pyops_" + wrapper.__doc__.partition("(")[0].split()[-1]
             function = getattr(BUILT[flavour], name)
-            phase._variants[v] = Kernel(wrapper, function, prototypes()[name])
+            phase._variants[v] = Kernel(wrapper, function, prototypes()[name], on)
     try:
         with THREADS.limit(limits=4 if flavour == "threads" else 1, user_api="openmp"):
             yield
