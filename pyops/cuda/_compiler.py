@@ -35,7 +35,7 @@ def compiled(text: str, options: Sequence[str] = OPTIONS, *, architecture: int) 
         nvrtc.compileProgram(program, [*options, f"--gpu-architecture={code}"])
         if architecture > newest:
             return "ptx", nvrtc.getPTX(program)
-        return "cubin", nvrtc.getCUBIN(program)
+        return "cubin", nvrtc.getCUBIN(program) + b"\0"  # CuPy leaves the last byte out
     except nvrtc.NVRTCError as error:
         raise RuntimeError(nvrtc.getProgramLog(program)) from error
     finally:

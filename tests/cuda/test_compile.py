@@ -1,5 +1,7 @@
 """Every source compiles for the devices we know, in both precisions; a broken one does not."""
 
+import struct
+
 import pytest
 
 from pyops._functions import FUNCTIONS
@@ -91,6 +93,13 @@ def test_machine_code_is_kept(caches, monkeypatch):
     monkeypatch.setattr(_compiler, "compiled", None)
     assert _compiler.kept(text, 90) == path
     assert [*path.parent.iterdir()] == [path]
+
+
+def test_machine_code_is_whole():
+    """The last thing in the file, its program headers, ends within it."""
+    code = cubin(compose("matrices", "f", {"LANES": 8}), 90)
+    start, _, _, _, size, count = struct.unpack_from("<2QI3H", code, 32)
+    assert start + size * count <= len(code)
 
 
 def test_code_for_what_the_compiler_does_not_know(caches):
