@@ -54,7 +54,8 @@ class EntryAttention(Attention):
     def soften_by(self, scores: Any, tangents: Any) -> None:
         """The softmax of the scores."""
         self.scores = self.heads, IDENTITY, 0.0, None, None, scores, self.mask
-        self.soften()
+        self.weights = self.numbers()
+        self.soften(None if self.second else self.weights)
         if self.second:
             mask = self.a.hmask if self.a.given & 16 else None
             self.known["tangents"] = None, None, tangents, mask
@@ -62,11 +63,8 @@ class EntryAttention(Attention):
     def store_alpha(self) -> None:
         self.step(ALPHA, first=self.a.alpha)
 
-    def weigh_entries(self) -> None:
-        self.weights = self.numbers()
-        if not self.second:
-            self.step(WEIGHTS, first=self.weights)
-            return
+    def move_weights(self) -> None:
+        """The weights again and their tangents."""
         self.tweights = self.numbers()
         self.step(MEANS, first=self.weights)
         self.known["mean"] = self.sum_into(self.weights)
@@ -134,24 +132,20 @@ def phases(kind: Callable[..., Any], inputs: Sequence[str]) -> tuple[Callable[..
         return [getattr(a, prefix + name) for name in inputs]
 
     def forward(rt: Runtime, a: Any) -> None:
-        self = kind(rt, a)
-        self.weigh_entries()
-        self.sum_values(a.y)
+        kind(rt, a).sum_values(a.y)
 
     def attention(rt: Runtime, a: Any) -> None:
         kind(rt, a).store_alpha()
 
     def backward(rt: Runtime, a: Any) -> None:
         if a.wanted:
-            self = kind(rt, a)
-            self.weigh_entries()
-            self.pull(*gradients(a, "g"))
+            kind(rt, a).pull(*gradients(a, "g"))
 
     def double_backward(rt: Runtime, a: Any) -> None:
         if not a.wanted:
             return
         self = kind(rt, a, second=True)
-        self.weigh_entries()
+        self.move_weights()
         if a.wanted & 32:
             self.sum_values(a.dgy)
         if a.wanted & 31:

@@ -14,7 +14,7 @@ from ._neighbours import THREADS, Columns, Rows, blocks
 from ._runtime import Runtime
 
 WARP, VECTOR, SLOTS = 32, 4, 2
-WIDE = "attend", "attend_out", "attend_back", "gather", "multiply", "average"
+WIDE = "attend_back", "gather", "multiply", "average"
 """The kernels that read features; others read numbers by heads."""
 ALPHA, MEANS, WEIGHTS, SUMS, BACK = range(1, 6)
 
@@ -143,17 +143,20 @@ class Softmax(Heads):
     by_entry = False
     """Whether what stands for edges in the scores are numbers of entries."""
 
-    def soften(self) -> None:
-        a = self.a
-        edges = None if self.by_entry else a.in_edges
+    def soften(self, weights: Any = None) -> None:
+        """The largest scores and the sums; the factors of entries times alpha, if asked for."""
+        a, cut = self.a, self.into.pieces
         top, share = self.numbers_of(a.num_dst), self.numbers_of(a.num_dst)
-        partial = self.numbers_of(self.into.pieces, 2 * self.heads)
-        for pieces, units in ((1, self.into.pieces), (0, a.num_dst)):
+        partial = self.numbers_of(cut, 2 * self.heads)
+        for pieces, units in ((1, cut), (0, a.num_dst)):
             self.run(
                 "soften", blocks(units, WARP), pieces, a.num_dst, a.num_entries, a.in_offsets,
-                a.in_nodes, edges, *self.scores, None, None, partial, top, share,
+                a.in_nodes, a.in_edges, self.by_entry, *self.scores, None, None, partial, top,
+                share, None if cut else weights,
             )  # fmt: skip
         self.scores = *self.scores, top, share
+        if cut and weights is not None:
+            self.alone(WEIGHTS, self.owners(), first=weights)
 
     def alone(
         self,

@@ -53,8 +53,8 @@ def test_large_scores(name, score):
 
 LAUNCHES = [
     ("gat", "forward", 3), ("gat", "backward", 8), ("gat", "double_backward", 30),
-    ("gat_v2", "forward", 4), ("gat_v2", "backward", 13), ("gat_v2", "double_backward", 16),
-    ("transformer_conv", "forward", 4), ("transformer_conv", "backward", 10),
+    ("gat_v2", "forward", 3), ("gat_v2", "backward", 12), ("gat_v2", "double_backward", 16),
+    ("transformer_conv", "forward", 3), ("transformer_conv", "backward", 9),
     ("transformer_conv", "double_backward", 13),
 ]  # fmt: skip
 

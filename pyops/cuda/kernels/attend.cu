@@ -1,50 +1,107 @@
 // Graph attention as far as it reads features.
-#include "scores.cuh"
+constexpr int WARP = 32;
 #include "features.cuh"
 
-// out[row, head] (+)= scale sum over its entries of  factor alpha table[node, head].
-template <bool back>
-__device__ inline void attend_rows(const Layout& mine, const Span& span, bool pieces,
-                                   const Scores& scores, const Gathered& from, whole width,
-                                   const int* nodes, const whole* edges, real* partial,
-                                   bool accumulate, real* out) {
-  const bool aligned = is_aligned(width, from.table);
-  Accumulators sums = {};
-  if (pieces || !span.is_long) {
-#pragma unroll 2
-    for (whole k = span.start + mine.entry; k < span.end; k += mine.step) {
-      const whole node = nodes[k] - 1, edge_id = scores.has_edges() ? edges[k] - 1 : 0;
-      const whole j = back ? span.row : node, i = back ? node : span.row;
+// What a lane has of rows of a table, by slots. Where that is nothing it has what the first of the
+// lanes has, which is not stored: so no reading waits for a condition.
+template <bool aligned>
+struct Places {
+  const real* table[SLOTS];
+  int stride, head[SLOTS];
+  whole width;  // of what is left of the row from here
+
+  __device__ Places(const Layout& mine, const Gathered& from, int heads, whole width_)
+      : stride(static_cast<int>(from.stride)) {
+    const whole column = mine.column < width_ ? mine.column : 0;
+    width = width_ - column;
 #pragma unroll
-      for (int slot = 0; slot < SLOTS; ++slot) {
-        const whole head = mine.head + slot * mine.across;
-        if (head >= scores.heads || mine.column >= width) continue;
-        const real* const row = from.table + node * from.stride + head * from.by_head;
-        const Vector x = load(row, mine.column, width, aligned);
-        const real alpha = scores.alpha(scores.raw(j, i, edge_id, head), i, head);
-        add(sums.at[slot], scores.factor(edge_id, head) * alpha, x);
-      }
+    for (int slot = 0; slot < SLOTS; ++slot) {
+      head[slot] = mine.has(slot, heads, width_) ? static_cast<int>(mine.head_of(slot)) : 0;
+      table[slot] = from.table + head[slot] * from.by_head + column;
     }
   }
-  store(mine, span, pieces, scores.heads, width, from.scale, sums, partial, accumulate, out);
+  __device__ Vector at(int slot, int node) const {
+    return load(table[slot] + static_cast<whole>(node) * stride, 0, width, aligned);
+  }
+};
+
+// Of a warp that takes `count` entries at a time, of which all are there in a `full` turn: adds
+// weights times rows, and stores the products of these with a row of its own, if it has `dots`.
+template <int count, bool full, bool aligned, bool has_dots>
+__device__ inline void add_rows(const Layout& mine, const Places<aligned>& from, whole first,
+                                whole end, int heads, whole width, const int* nodes,
+                                const whole* places, const real* weights, const Accumulators& own,
+                                real* dots, Accumulators& sums) {
+  bool here[count];
+  int node[count];
+  whole place[count];
+#pragma unroll
+  for (int n = 0; n < count; ++n) {
+    place[n] = first + n * mine.step;
+    here[n] = full || place[n] < end;
+    node[n] = here[n] ? nodes[place[n]] - 1 : 0;
+  }
+  if (places) {
+#pragma unroll
+    for (int n = 0; n < count; ++n) place[n] = here[n] ? places[place[n]] - 1 : 0;
+  }
+  Vector x[count][SLOTS] = {};
+  real weight[count][SLOTS] = {};
+#pragma unroll
+  for (int n = 0; n < count; ++n) {
+#pragma unroll
+    for (int slot = 0; slot < SLOTS; ++slot) {
+      if (!here[n]) continue;
+      x[n][slot] = from.at(slot, node[n]);
+      weight[n][slot] = weights[place[n] * heads + from.head[slot]];
+    }
+  }
+  real products[count * SLOTS];
+#pragma unroll
+  for (int n = 0; n < count; ++n) {
+#pragma unroll
+    for (int slot = 0; slot < SLOTS; ++slot) {
+      add(sums.at[slot], weight[n][slot], x[n][slot]);
+      if (has_dots) products[n * SLOTS + slot] = product(x[n][slot], own.at[slot]);
+    }
+  }
+  if (!has_dots) return;
+  mine.over_lanes(products);
+#pragma unroll
+  for (int slot = 0; slot < SLOTS; ++slot) {
+    if (mine.column || !mine.has(slot, heads, width)) continue;
+#pragma unroll
+    for (int n = 0; n < count; ++n)
+      if (here[n])
+        dots[(first + n * mine.step) * heads + from.head[slot]] = products[n * SLOTS + slot];
+  }
 }
 
-#define ATTEND                                                                           \
-  ROWS, const whole *edges, SCORES, GATHERED, real *partial, whole accumulate, real *out
-#define CALL_ATTEND(back)                                                                    \
-  const Layout mine(lanes, across, parts);                                                   \
-  if (!pieces && mine.unit >= rows) return;                                                  \
-  const Span span =                                                                          \
-      pieces ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);  \
-  const Scores scores = GIVEN_SCORES;                                                        \
-  const Gathered from = {table, stride, by_head, scale};                                     \
-  attend_rows<back>(mine, span, pieces, scores, from, width, nodes, edges, partial, accumulate, out)
+template <bool aligned, bool has_dots>
+__device__ inline void add_row(const Layout& mine, const Span& span, const Gathered& gathered,
+                               int heads, whole width, const int* nodes, const whole* places,
+                               const real* weights, const real* x, real* dots,
+                               Accumulators& sums) {
+  constexpr int few = 16 / sizeof(real);
+  const Places<aligned> from(mine, gathered, heads, width);
+  Accumulators own = {};
+#pragma unroll
+  for (int slot = 0; slot < SLOTS; ++slot)
+    if (has_dots && mine.has(slot, heads, width))
+      add(own.at[slot], gathered.scale,
+          load(x + (span.row * heads + from.head[slot]) * width, mine.column, width, aligned));
+  whole start = span.start;
+  for (; start + few * mine.step <= span.end; start += few * mine.step)
+    add_rows<few, true, aligned, has_dots>(mine, from, start + mine.entry, span.end, heads, width,
+                                           nodes, places, weights, own, dots, sums);
+  if (start < span.end)
+    add_rows<few, false, aligned, has_dots>(mine, from, start + mine.entry, span.end, heads, width,
+                                          nodes, places, weights, own, dots, sums);
+}
 
-// Rows are destinations,
-extern "C" __global__ void attend(ATTEND) { CALL_ATTEND(false); }
-
-// or sources.
-extern "C" __global__ void attend_out(ATTEND) { CALL_ATTEND(true); }
+#define TERM(n)                                                                           \
+  const real *weights##n, const real *table##n, whole stride##n, whole by_head##n, real scale##n, \
+      const real *of_edge##n
 
 // out[row, head] (+)= the sum over its entries of up to two terms
 //   scale weight (table[node, head] + of_edge[edge, head]),
@@ -56,75 +113,55 @@ extern "C" __global__ void gather(ROWS, const whole* places, whole heads, const 
   const Span span =
       pieces ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);
   const bool aligned = is_aligned(width, table0, of_edge0, table1, of_edge1);
+  real factor = 1;
   Accumulators sums = {};
   if (pieces || !span.is_long) {
+    if (aligned && table0 && !of_edge0 && !weights1) {
+      add_row<true, false>(mine, span, {table0, stride0, by_head0, scale0},
+                            static_cast<int>(heads), width, nodes, places, weights0, 0, 0, sums);
+      factor = scale0;
+    } else {
 #pragma unroll 2
-    for (whole k = span.start + mine.entry; k < span.end; k += mine.step) {
-      const whole node = nodes[k] - 1, place = places ? places[k] - 1 : k;
-      const whole edge = edges ? edges[k] - 1 : 0;
+      for (whole k = span.start + mine.entry; k < span.end; k += mine.step) {
+        const whole node = nodes[k] - 1, place = places ? places[k] - 1 : k;
+        const whole edge = edges ? edges[k] - 1 : 0;
 #pragma unroll
-      for (int slot = 0; slot < SLOTS; ++slot) {
-        const whole head = mine.head + slot * mine.across;
-        if (head >= heads || mine.column >= width) continue;
-        const whole of = (edge * heads + head) * width;
-        add(sums.at[slot], scale0 * weights0[place * heads + head],
-            both(table0, node * stride0 + head * by_head0, of_edge0, of, mine.column, width,
-                 aligned));
-        if (weights1)
-          add(sums.at[slot], scale1 * weights1[place * heads + head],
-              both(table1, node * stride1 + head * by_head1, of_edge1, of, mine.column, width,
+        for (int slot = 0; slot < SLOTS; ++slot) {
+          if (!mine.has(slot, heads, width)) continue;
+          const whole head = mine.head_of(slot), of = (edge * heads + head) * width;
+          add(sums.at[slot], scale0 * weights0[place * heads + head],
+              both(table0, node * stride0 + head * by_head0, of_edge0, of, mine.column, width,
                    aligned));
+          if (weights1)
+            add(sums.at[slot], scale1 * weights1[place * heads + head],
+                both(table1, node * stride1 + head * by_head1, of_edge1, of, mine.column, width,
+                     aligned));
+        }
       }
     }
   }
-  store(mine, span, pieces, heads, width, 1, sums, partial, accumulate, out);
+  store(mine, span, pieces, heads, width, factor, sums, partial, accumulate, out);
 }
 
 // Over the outgoing rows at one reading of the gradients of the destinations: the products of each
-// with the features of the source,  dots[k, head] = scale <table[i, head], x[j, head]>,  and as
-// `attend_out` does, if `out` is there. The heads are not in several parts.
-extern "C" __global__ void attend_back(ROWS, const whole* edges, SCORES, GATHERED, const real* x,
-                                       real* dots, real* partial, whole accumulate, real* out) {
+// with the features of the source,  dots[k, head] = scale <table[i, head], x[j, head]>,  and, if
+// `out` is there, their sums as `gather` makes them. The heads are not in several parts.
+extern "C" __global__ void attend_back(ROWS, const whole* places, whole heads, const real* weights,
+                                       GATHERED, const real* x, real* dots, real* partial,
+                                       whole accumulate, real* out) {
   const Layout mine(lanes, across, 1);
   if (!pieces && mine.unit >= rows) return;
   const Span span =
       pieces ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);
-  const Scores scores = GIVEN_SCORES;
   const Gathered from = {table, stride, by_head, scale};
-  const bool aligned = is_aligned(width, table, x);
   Accumulators sums = {};
-  Vector own[SLOTS] = {};
-#pragma unroll
-  for (int slot = 0; slot < SLOTS; ++slot) {
-    const whole head = mine.head + slot * mine.across;
-    if (head < heads)
-      own[slot] = load(x + (span.row * heads + head) * width, mine.column, width, aligned);
-  }
   if (pieces || !span.is_long) {
-#pragma unroll 2
-    for (whole start = span.start; start < span.end; start += mine.step) {
-      const whole k = start + mine.entry;
-      const bool here = k < span.end;
-      const whole i = here ? nodes[k] - 1 : 0;
-      const whole edge_id = here && scores.has_edges() ? edges[k] - 1 : 0;
-#pragma unroll
-      for (int slot = 0; slot < SLOTS; ++slot) {
-        const whole head = mine.head + slot * mine.across;
-        const bool mine_too = here && head < heads;
-        real dot = 0;
-        if (mine_too) {
-          const Vector g =
-              load(table + i * stride + head * by_head, mine.column, width, aligned);
-          dot = product(g, own[slot]);
-          if (out) {
-            const real alpha = scores.alpha(scores.raw(span.row, i, edge_id, head), i, head);
-            add(sums.at[slot], scores.factor(edge_id, head) * alpha, g);
-          }
-        }
-        dot = mine.over_lanes(dot);
-        if (mine_too && threadIdx.x % mine.lanes == 0) dots[k * heads + head] = scale * dot;
-      }
-    }
+    if (is_aligned(width, table, x))
+      add_row<true, true>(mine, span, from, static_cast<int>(heads), width, nodes, places, weights,
+                          x, dots, sums);
+    else
+      add_row<false, true>(mine, span, from, static_cast<int>(heads), width, nodes, places,
+                           weights, x, dots, sums);
   }
   if (out) store(mine, span, pieces, heads, width, scale, sums, partial, accumulate, out);
 }

@@ -9,10 +9,10 @@ struct Vector {
   real at[VECTOR];
 };
 
-// Columns from `first` of a row, 0 beyond its width.
+// Columns from `first` of a row, which is within it, and 0 beyond its width.
 __device__ inline Vector load(const real* row, whole first, whole width, bool aligned) {
   Vector v = {};
-  if (aligned && first + VECTOR <= width) {
+  if (aligned) {
 #ifdef REAL_IS_FLOAT
     const float4 four = *reinterpret_cast<const float4*>(row + first);
     v.at[0] = four.x, v.at[1] = four.y, v.at[2] = four.z, v.at[3] = four.w;
@@ -27,6 +27,22 @@ __device__ inline Vector load(const real* row, whole first, whole width, bool al
       if (first + c < width) v.at[c] = row[first + c];
   }
   return v;
+}
+
+// What `load` reads.
+__device__ inline void save(real* row, whole first, whole width, bool aligned, const Vector& v) {
+  if (aligned) {
+#ifdef REAL_IS_FLOAT
+    *reinterpret_cast<float4*>(row + first) = {v.at[0], v.at[1], v.at[2], v.at[3]};
+#else
+    *reinterpret_cast<double2*>(row + first) = {v.at[0], v.at[1]};
+    *reinterpret_cast<double2*>(row + first + 2) = {v.at[2], v.at[3]};
+#endif
+  } else {
+#pragma unroll
+    for (int c = 0; c < VECTOR; ++c)
+      if (first + c < width) row[first + c] = v.at[c];
+  }
 }
 
 __device__ inline unsigned long long address(const real* table) {
@@ -61,6 +77,10 @@ __device__ inline Vector both(const real* one, whole at, const real* other, whol
   return sum;
 }
 
+struct Accumulators {
+  Vector at[SLOTS];
+};
+
 struct Layout {
   whole unit;                   // row or piece
   int lanes, across, entry, step;  // the first entry of this lane, and how far the next is
@@ -77,17 +97,30 @@ struct Layout {
     column = (part * lanes + lane % lanes) * VECTOR;
   }
 
-  // The sum over the lanes that have other entries.
-  __device__ real over_entries(real value) const {
-    for (int far = WARP / 2; far >= lanes * across; far /= 2)
-      value += __shfl_xor_sync(ALL, value, far);
-    return value;
+  __device__ whole head_of(int slot) const { return head + slot * across; }
+  __device__ bool has(int slot, whole heads, whole width) const {
+    return head_of(slot) < heads && column < width;
   }
 
-  // The sum over the lanes of a head.
-  __device__ real over_lanes(real value) const {
-    for (int far = lanes / 2; far > 0; far /= 2) value += __shfl_xor_sync(ALL, value, far);
-    return value;
+  // The sums over the lanes that have other entries.
+  __device__ void over_entries(Accumulators& sums) const {
+    for (int far = WARP / 2; far >= lanes * across; far /= 2) {
+#pragma unroll
+      for (int slot = 0; slot < SLOTS; ++slot) {
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c)
+          sums.at[slot].at[c] += __shfl_xor_sync(ALL, sums.at[slot].at[c], far);
+      }
+    }
+  }
+
+  // The sums over the lanes of a head.
+  template <int count>
+  __device__ void over_lanes(real (&values)[count]) const {
+    for (int far = lanes / 2; far > 0; far /= 2) {
+#pragma unroll
+      for (int n = 0; n < count; ++n) values[n] += __shfl_xor_sync(ALL, values[n], far);
+    }
   }
 };
 
@@ -97,36 +130,38 @@ struct Gathered {
   real scale;
 };
 
-struct Accumulators {
-  Vector at[SLOTS];
-};
-
 // To out[row, head, column..], or to the partial sums of a piece; or these together.
 __device__ inline void store(const Layout& mine, const Span& span, bool pieces, whole heads,
                              whole width, real scale, Accumulators& sums, real* partial,
                              bool accumulate, real* out) {
+  mine.over_entries(sums);
+  if (mine.entry || (pieces && !span.is_long)) return;
+  const bool aligned = is_aligned(width, partial, out);
+  const whole size = heads * width;
 #pragma unroll
   for (int slot = 0; slot < SLOTS; ++slot) {
-    const whole head = mine.head + slot * mine.across;
-#pragma unroll
-    for (int c = 0; c < VECTOR; ++c) {
-      real sum = mine.over_entries(sums.at[slot].at[c]);
-      const whole column = mine.column + c;
-      if (mine.entry || head >= heads || column >= width) continue;
-      const whole within = head * width + column;
-      if (pieces) {
-        if (span.is_long) partial[mine.unit * heads * width + within] = sum;
-        continue;
-      }
-      if (span.is_long) {
-        double whole_sum = 0;
-        for (whole p = first_piece(span); p <= last_piece(span); p = next_piece(p))
-          whole_sum += partial[p * heads * width + within];
-        sum = static_cast<real>(whole_sum);
-      }
-      real* const place = out + span.row * heads * width + within;
-      *place = scale * sum + (accumulate ? *place : real(0));
+    if (!mine.has(slot, heads, width)) continue;
+    Vector sum = sums.at[slot];
+    const whole first = mine.head_of(slot) * width;
+    if (pieces) {
+      save(partial + mine.unit * size + first, mine.column, width, aligned, sum);
+      continue;
     }
+    if (span.is_long) {
+      double total[VECTOR] = {};
+      for (whole p = first_piece(span); p <= last_piece(span); p = next_piece(p)) {
+        const Vector part = load(partial + p * size + first, mine.column, width, aligned);
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) total[c] += part.at[c];
+      }
+#pragma unroll
+      for (int c = 0; c < VECTOR; ++c) sum.at[c] = static_cast<real>(total[c]);
+    }
+    real* const row = out + span.row * size + first;
+    Vector to = {};
+    if (accumulate) to = load(row, mine.column, width, aligned);
+    add(to, scale, sum);
+    save(row, mine.column, width, aligned, to);
   }
 }
 
@@ -134,6 +169,3 @@ __device__ inline void store(const Layout& mine, const Span& span, bool pieces, 
   whole pieces, whole rows, whole entries, const whole *offsets, const int *nodes, whole lanes, \
       whole across, whole parts, whole width
 #define GATHERED const real *table, whole stride, whole by_head, real scale
-#define TERM(n)                                                                           \
-  const real *weights##n, const real *table##n, whole stride##n, whole by_head##n, real scale##n, \
-      const real *of_edge##n

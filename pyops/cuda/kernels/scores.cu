@@ -131,56 +131,71 @@ struct Spread {
     for (int far = WARP / 2; far >= across; far /= 2) value += __shfl_xor_sync(ALL, value, far);
     return value;
   }
-  __device__ real most(real value) const {
-    for (int far = WARP / 2; far >= across; far /= 2)
-      value = largest(value, __shfl_xor_sync(ALL, value, far));
-    return value;
+};
+
+// The largest of some scores, and the sum of the exponentials of what is below it.
+struct Total {
+  real most = -INFINITY;
+  double sum = 0;
+
+  __device__ void add(real other, double of_other) {
+    const real share = other == most ? real(1) : exp(other < most ? other - most : most - other);
+    sum = other > most ? sum * share + of_other : sum + of_other * share;
+    most = largest(most, other);
   }
 };
 
 // Of each destination: the largest score and one over the sum of the exponentials of what is below
-// it; of a piece, that sum. Without `edges`, numbers of edges are those of entries.
+// it; of a piece, that sum. Then factor times alpha of each entry, if there are `weights`. Where
+// scores are `by_entry`, `edge` is along the incoming rows.
 extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const whole* offsets,
-                                  const int* nodes, const whole* edges, SCORES, real* partial,
-                                  real* tops, real* shares) {
+                                  const int* nodes, const whole* edges, whole by_entry, SCORES,
+                                  real* partial, real* tops, real* shares, real* weights) {
   const whole unit = thread_number() / WARP;
   if (!pieces && unit >= rows) return;
   const Span span = pieces ? long_span(offsets, rows, entries, unit) : row_span(offsets, unit);
   if (pieces && !span.is_long) return;
   const Scores scores = GIVEN_SCORES;
   const Spread mine(heads);
-  for (whole from = 0; from < heads; from += mine.across) {
-    const whole head = from + mine.head;
-    const bool here = head < heads;
-    real most = -INFINITY;
-    double sum = 0;
+  for (int from = 0; from < scores.heads; from += mine.across) {
+    const int head = from + mine.head;
+    const bool here = head < scores.heads;
+    const whole end = here ? span.end : span.start;
+    const real of_row = here ? scores.of(span.row, head) : real(0);
+    Total total;
     if (!pieces && span.is_long) {
-      for (whole p = first_piece(span); p <= last_piece(span) && here; p = next_piece(p))
-        most = largest(most, partial[2 * (p * heads + head)]);
       for (whole p = first_piece(span); p <= last_piece(span) && here; p = next_piece(p)) {
         const real* const part = partial + 2 * (p * heads + head);
-        sum += part[1] * exp(part[0] - most);
+        total.add(part[0], part[1]);
       }
     } else {
-      for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
-        const whole e = scores.edge ? edges ? edges[k] - 1 : k : 0;
-        most = largest(most, scores.value(nodes[k] - 1, span.row, e, head));
+#pragma unroll 4
+      for (whole k = span.start + mine.entry; k < end; k += mine.step()) {
+        const whole e = scores.edge && !by_entry ? edges[k] - 1 : k;
+        const real z = scores.raw(of_row, nodes[k] - 1, e, head);
+        total.add(act(scores.activation, leak, z), 1);
       }
-      most = mine.most(most);
-      for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
-        const whole e = scores.edge ? edges ? edges[k] - 1 : k : 0;
-        sum += exp(scores.value(nodes[k] - 1, span.row, e, head) - most);
-      }
-      sum = mine.sum(sum);
+      for (int far = WARP / 2; far >= mine.across; far /= 2)
+        total.add(__shfl_xor_sync(ALL, total.most, far), __shfl_xor_sync(ALL, total.sum, far));
     }
-    if (!here || mine.entry) continue;
-    const whole place = (pieces ? unit : span.row) * heads + head;
-    if (pieces) {
-      partial[2 * place] = most;
-      partial[2 * place + 1] = static_cast<real>(sum);
-    } else {
-      tops[place] = most;
-      shares[place] = static_cast<real>(1 / sum);
+    const real top = total.most, share = static_cast<real>(1 / total.sum);
+    if (here && mine.entry == 0) {
+      const whole place = (pieces ? unit : span.row) * heads + head;
+      if (pieces) {
+        partial[2 * place] = top;
+        partial[2 * place + 1] = static_cast<real>(total.sum);
+      } else {
+        tops[place] = top;
+        shares[place] = share;
+      }
+    }
+    if (!weights) continue;
+#pragma unroll 4
+    for (whole k = span.start + mine.entry; k < end; k += mine.step()) {
+      const whole e = scores.has_edges() ? edges[k] - 1 : 0;
+      const real z = scores.raw(of_row, nodes[k] - 1, by_entry ? k : e, head);
+      weights[k * heads + head] =
+          scores.factor(e, head) * (exp(act(scores.activation, leak, z) - top) * share);
     }
   }
 }
@@ -202,16 +217,19 @@ extern "C" __global__ void entries_alone(
   const whole unit = thread_number();
   if (unit >= entries * heads) return;
   const Scores scores = GIVEN_SCORES;
-  const whole k = unit / heads, head = unit % heads;
-  const whole j = nodes[k] - 1, i = owners[k] - 1, e = edges[k] - 1;
+  const whole k = unit / heads;
+  const int head = static_cast<int>(unit % heads);
+  const whole i = owners[k] - 1, e = edges[k] - 1;
+  const int j = nodes[k] - 1;
   const whole at = i * heads + head, place = (places ? places[k] - 1 : k) * heads + head;
   const whole scored = by_entry ? k : e;
-  const real z = scores.raw(j, i, scored, head), alpha = scores.alpha(z, i, head);
+  const real z = scores.raw(scores.of(i, head), j, scored, head);
+  const real alpha = exp(act(scores.activation, leak, z) - top[at]) * share[at];
   const real factor = scores.factor(e, head);
   const real bent = slope(scores.activation, leak, z);
   real tz = 0, ts = 0, talpha = 0;
   if (is_second) {
-    if (tsrc) ts = tsrc[j * heads + head] + tdst[at];
+    if (tsrc) ts = tsrc[static_cast<whole>(j) * heads + head] + tdst[at];
     if (tedge) ts += tedge[scored * heads + head];
     tz = bent * ts;
     if (step != MEANS) talpha = alpha * (tz - mean[at]);
@@ -246,42 +264,42 @@ extern "C" __global__ void entries_alone(
   }
 }
 
-// The first-order steps SUMS and BACK in one, of rows that are short: with the sums of the
-// gradients by the scores of each destination, and these along the outgoing rows, at `places`;
-// along the incoming ones and those by the mask where asked.
+// The first-order steps SUMS and BACK in one, of rows that are short, with the weights known: the
+// sums of the gradients by the scores of each destination, and these along the outgoing rows, at
+// `places`; along the incoming ones and those by the mask where asked.
 extern "C" __global__ void pull_rows(whole rows, const whole* offsets, const int* nodes,
                                      const whole* edges, const whole* places, SCORES,
-                                     const real* dots, real* by_dst, real* by_place,
-                                     real* by_entry, real* masked) {
+                                     const real* weights, const real* dots, real* by_dst,
+                                     real* by_place, real* by_entry, real* masked) {
   const whole unit = thread_number() / WARP;
   if (unit >= rows) return;
   const Span span = row_span(offsets, unit);
   const Scores scores = GIVEN_SCORES;
   const Spread mine(heads);
-  for (whole from = 0; from < heads; from += mine.across) {
-    const whole head = from + mine.head;
-    const bool here = head < heads;
-    real sum = 0, total = 0;
-    for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
-      const whole e = scores.has_edges() ? edges[k] - 1 : 0;
-      const real alpha = scores.alpha(scores.raw(nodes[k] - 1, unit, e, head), unit, head);
-      const real ab = dots[(places[k] - 1) * heads + head];
-      sum += alpha * scores.factor(e, head) * ab;
-      if (masked) masked[k * heads + head] = alpha * ab;
-    }
+  for (int from = 0; from < scores.heads; from += mine.across) {
+    const int head = from + mine.head;
+    const bool here = head < scores.heads;
+    const whole end = here ? span.end : span.start, at = unit * heads + head;
+    real sum = 0, total = 0, of_row = 0, its_top = 0, its_share = 0;
+    if (here) of_row = scores.of(unit, head), its_top = top[at], its_share = share[at];
+#pragma unroll 4
+    for (whole k = span.start + mine.entry; k < end; k += mine.step())
+      sum += weights[k * heads + head] * dots[(places[k] - 1) * heads + head];
     sum = mine.sum(sum);
-    for (whole k = span.start + mine.entry; k < span.end && here; k += mine.step()) {
+#pragma unroll 4
+    for (whole k = span.start + mine.entry; k < end; k += mine.step()) {
       const whole e = scores.has_edges() ? edges[k] - 1 : 0;
-      const real z = scores.raw(nodes[k] - 1, unit, e, head);
       const whole place = (places[k] - 1) * heads + head;
-      const real rest = scores.factor(e, head) * dots[place] - sum;
+      const real z = scores.raw(of_row, nodes[k] - 1, e, head), ab = dots[place];
+      const real alpha = exp(act(scores.activation, leak, z) - its_top) * its_share;
       const real by_score =
-          slope(scores.activation, leak, z) * scores.alpha(z, unit, head) * rest;
+          slope(scores.activation, leak, z) * alpha * (scores.factor(e, head) * ab - sum);
       total += by_score;
       by_place[place] = by_score;
       if (by_entry) by_entry[k * heads + head] = by_score;
+      if (masked) masked[k * heads + head] = alpha * ab;
     }
     total = mine.sum(total);
-    if (here && mine.entry == 0) by_dst[unit * heads + head] = total;
+    if (here && mine.entry == 0) by_dst[at] = total;
   }
 }

@@ -12,20 +12,20 @@ __device__ inline real squashed(real x) {
 __device__ inline real exp_below(real x) { return exp(x > 0 ? real(0) : x); }
 
 __device__ inline real act(int kind, real leak, real x) {
+  if (kind == LEAKY_RELU) return x > 0 ? x : leak * x;
   switch (kind) {
-    case IDENTITY: return x;
     case RELU: return x <= 0 ? real(0) : x;
     case SIGMOID: return squashed(x);
     case TANH: return tanh(x);
     case ELU: return x > 0 ? x : exp_below(x) - 1;
-    default: return x > 0 ? x : leak * x;
+    default: return x;
   }
 }
 
 __device__ inline real slope(int kind, real leak, real x) {
   if (is_nan(x)) return x;
+  if (kind == LEAKY_RELU) return x > 0 ? real(1) : leak;
   switch (kind) {
-    case IDENTITY: return 1;
     case RELU: return x <= 0 ? 0 : 1;
     case SIGMOID: {
       const real s = squashed(x);
@@ -36,7 +36,7 @@ __device__ inline real slope(int kind, real leak, real x) {
       return 1 - s * s;
     }
     case ELU: return exp_below(x);
-    default: return x > 0 ? real(1) : leak;
+    default: return 1;
   }
 }
 
@@ -58,24 +58,19 @@ __device__ inline real curvature(int kind, real x) {
 
 // The scores of entries: sums of what the source, the destination and the edge have.
 struct Scores {
-  whole heads;
-  int activation;
+  int heads, activation;
   real leak;
   const real *src, *dst, *edge, *mask, *top, *share;
 
-  __device__ real raw(whole j, whole i, whole e, whole head) const {
-    if (!src) return edge[e * heads + head];
-    const real z = src[j * heads + head] + dst[i * heads + head];
-    return edge ? z + edge[e * heads + head] : z;
+  // What all entries of a destination have.
+  __device__ real of(whole i, int head) const { return src ? dst[i * heads + head] : real(0); }
+  __device__ real raw(real of_destination, int j, whole e, int head) const {
+    real z = of_destination;
+    if (src) z += src[static_cast<whole>(j) * heads + head];
+    if (edge) z += edge[e * heads + head];
+    return z;
   }
-  __device__ real value(whole j, whole i, whole e, whole head) const {
-    return act(activation, leak, raw(j, i, e, head));
-  }
-  __device__ real alpha(real raw, whole i, whole head) const {
-    const real z = act(activation, leak, raw) - top[i * heads + head];
-    return exp(z) * share[i * heads + head];
-  }
-  __device__ real factor(whole e, whole head) const { return mask ? mask[e * heads + head] : 1; }
+  __device__ real factor(whole e, int head) const { return mask ? mask[e * heads + head] : 1; }
   __device__ bool has_edges() const { return edge || mask; }
 };
 
@@ -83,4 +78,4 @@ struct Scores {
   whole heads, whole activation, real leak, const real *src, const real *dst, const real *edge, \
       const real *mask, const real *top, const real *share
 #define GIVEN_SCORES \
-  { heads, static_cast<int>(activation), leak, src, dst, edge, mask, top, share }
+  { static_cast<int>(heads), static_cast<int>(activation), leak, src, dst, edge, mask, top, share }

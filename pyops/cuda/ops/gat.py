@@ -1,7 +1,7 @@
 """Graph attention on a device.
 
 One reading of the neighbours' rows forward. Backward one more, of the gradients of the destinations
-by their sources: scores and weights are taken again from two numbers of each destination and head.
+by their sources. The weights, [entries, heads], last as long as a call.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ NOTHING = 0, 0, None, None, None
 class _Gat(Attention):
     """What the phases share: the sizes, scores, the softmax."""
 
-    def __init__(self, rt: Runtime, a: Any) -> None:
+    def __init__(self, rt: Runtime, a: Any, weigh: bool = False) -> None:
         super().__init__(rt, a, a.attention.dtype)
+        self.weights = self.numbers_of(a.num_entries) if weigh else None
         self.numbers = [self.numbers_of(rows) for rows, _ in self.sides()]
         self.project(a.attention, "", False, self.numbers)
         self.scores = (
             a.heads, a.activation, float(a.negative_slope), *self.edges_or_none(self.numbers),
             self.mask,
         )  # fmt: skip
-        self.soften()
+        self.soften(self.weights)
 
     def blocks_of(self, attention: Any) -> tuple[Any, Any, Any]:
         """a_src, a_dst, a_edge."""
@@ -60,16 +61,13 @@ class _Gat(Attention):
 
 
 def forward(rt: Runtime, a: Any) -> None:
-    self = _Gat(rt, a)
-    from_sources = self.own(a.x_src).arguments
+    self = _Gat(rt, a, weigh=True)
+    along = [(self.weights, self.own(a.x_src))]
 
-    def attend(accumulate: bool, out: Any) -> None:
-        self.gather(
-            "attend", self.into, self.parts, a.in_edges, *self.scores, *from_sources,
-            self.partial(self.into), accumulate, out,
-        )  # fmt: skip
+    def gather(accumulate: bool, out: Any) -> None:
+        self.weigh(self.into, None, along, out, accumulate)
 
-    self.through_average(attend, a.accumulate, a.y)
+    self.through_average(gather, a.accumulate, a.y)
 
 
 def attention(rt: Runtime, a: Any) -> None:
@@ -126,25 +124,22 @@ def _to_inputs(
 
 
 def backward(rt: Runtime, a: Any) -> None:
-    self, written, wanted = _Gat(rt, a), Written(a), a.wanted
-    gradients = self.gradients().arguments
+    self, written, wanted = _Gat(rt, a, weigh=True), Written(a), a.wanted
     out = neighbours.out_of(a, nodes=a.out_nodes)
-    dots = self.numbers_of(a.num_entries)
+    places, dots = a.graph._index("out_entries"), self.numbers_of(a.num_entries)
     gx = a.gx_src if wanted & 1 else None
     adds = written("gx_src")
     if self.parts == 1:
         self.gather(
-            "attend_back", out, 1, a.out_edges, *self.scores, *gradients, a.x_src, dots,
-            self.partial(out), adds, gx,
+            "attend_back", out, 1, places, self.heads, self.weights,
+            *self.gradients().arguments, a.x_src, dots, self.partial(out), adds, gx,
         )  # fmt: skip
     else:
         sources = a.graph._index("out_rows")
         self.multiply(sources, a.out_nodes, self.gradients(), self.own(a.x_src), dots)
         if gx is not None:
-            self.gather(
-                "attend_out", out, self.parts, a.out_edges, *self.scores, *gradients,
-                self.partial(out), adds, gx,
-            )  # fmt: skip
+            back = [(self.weights, self.gradients())]
+            self.weigh(out, places, back, gx, adds)
     masked = self.numbers_of(a.num_entries) if wanted & 16 else None
     by_sides = _by_sides(self, dots, masked, bool(wanted & 15))
     if wanted & 16:
@@ -170,7 +165,7 @@ def _by_sides(self: _Gat, dots: Any, masked: Any, by_scores: bool) -> list[Any]:
         by_entry = self.numbers_of(a.num_entries) if self.has_edges else None
         self.run(
             "pull_rows", blocks(a.num_dst, WARP), a.num_dst, a.in_offsets, a.in_nodes, a.in_edges,
-            a.in_entries, *self.scores, dots, by_dst, by_source, by_entry, masked,
+            a.in_entries, *self.scores, self.weights, dots, by_dst, by_source, by_entry, masked,
         )  # fmt: skip
     if not by_scores:
         return []
