@@ -166,8 +166,8 @@ extern "C" __global__ void attend_back(ROWS, const whole* places, whole heads, c
   if (out) store(mine, span, pieces, heads, width, scale, sums, partial, accumulate, out);
 }
 
-// Of all entries  dots[k, head] = scale <table[i, head], x[j, head] + of_edge[edge, head]>  and, with
-// derivatives of the factors, that of it; a group of 8 lanes has a number.
+// Of all entries  dots[k, head] = scale <table[i, head], x[j, head] + of_edge[edge, head]>  and,
+// with derivatives of the factors, that of it; a group of 8 lanes has a number.
 extern "C" __global__ void multiply(whole entries, whole heads, whole width, const int* sources,
                                     const int* destinations, const whole* edges, GATHERED,
                                     const real* dtable, const real* x, whole x_stride,

@@ -1,58 +1,63 @@
 // Graph attention as far as it is about numbers by heads: scores, their softmax, and the way back.
 #include "scores.cuh"
+#include "features.cuh"
+
+struct Side {
+  whole rows, width;
+  real *values, *numbers;
+  const real* weights;
+  bool adds;
+};
 
 #define SIDE(n) \
-  whole rows##n, whole width##n, const real *values##n, const real *weights##n, real *numbers##n
+  whole rows##n, whole width##n, real *values##n, const real *weights##n, real *numbers##n
+#define GIVEN_SIDES(...) \
+  { GIVEN_SIDE(0, __VA_ARGS__), GIVEN_SIDE(1, __VA_ARGS__), GIVEN_SIDE(2, __VA_ARGS__) }
+#define GIVEN_SIDE(n, adds) {rows##n, width##n, values##n, numbers##n, weights##n, adds >> n & 1}
 
-// numbers[row, head] (+)= <weights[head], values[row, head]>, of up to three sides.
-extern "C" __global__ void project(whole heads, whole accumulate, SIDE(0), SIDE(1), SIDE(2)) {
-  constexpr int lanes = 8;
-  whole unit = thread_number() / lanes;
-  const int lane = threadIdx.x % lanes;
-  const whole rows[3] = {rows0, rows1, rows2}, widths[3] = {width0, width1, width2};
-  const real* const all_values[3] = {values0, values1, values2};
-  const real* const all_weights[3] = {weights0, weights1, weights2};
-  real* const all_numbers[3] = {numbers0, numbers1, numbers2};
-  whole width = 0, head = 0;
-  const real *values = 0, *weights = 0;
-  real* place = 0;
+// The side of a row and head, which are counted through all sides, then within it.
+__device__ inline Side side_of(const Side (&sides)[3], whole heads, whole& unit) {
+  Side found = {};
+  whole left = unit;
 #pragma unroll
-  for (int side = 0; side < 3; ++side) {
-    if (unit >= 0 && unit < rows[side] * heads) {
-      head = unit % heads;
-      width = widths[side];
-      values = all_values[side] + unit * width;
-      weights = all_weights[side] + head * width;
-      place = all_numbers[side] + unit;
-    }
-    unit -= rows[side] * heads;
+  for (int n = 0; n < 3; ++n) {
+    const whole size = sides[n].rows * heads;
+    if (left >= 0 && left < size) found = sides[n], unit = left;
+    left -= size;
   }
-  real sum = 0;
-  for (whole c = lane; c < width; c += lanes) sum += weights[c] * values[c];
-  sum = lane_sum<lanes>(sum);
-  if (place && lane == 0) *place = sum + (accumulate ? *place : real(0));
+  return found;
 }
 
-// values[row, head] (+)= numbers[row, head] weights[head], of up to three sides; each adds or not.
-extern "C" __global__ void spread(
-    whole heads, SIDE(0), SIDE(1), SIDE(2), whole add0, whole add1, whole add2, real* out0,
-    real* out1, real* out2) {
-  whole place = thread_number();
-  const whole rows[3] = {rows0, rows1, rows2}, widths[3] = {width0, width1, width2};
-  const whole adds[3] = {add0, add1, add2};
-  const real* const all_weights[3] = {weights0, weights1, weights2};
-  const real* const all_numbers[3] = {numbers0, numbers1, numbers2};
-  real* const outs[3] = {out0, out1, out2};
-#pragma unroll
-  for (int side = 0; side < 3; ++side) {
-    const whole width = widths[side], size = rows[side] * heads * width;
-    if (place >= 0 && place < size) {
-      const whole unit = place / width;
-      const real term =
-          all_numbers[side][unit] * all_weights[side][unit % heads * width + place % width];
-      outs[side][place] = term + (adds[side] ? outs[side][place] : real(0));
-    }
-    place -= size;
+// numbers[row, head] (+)= <weights[head], values[row, head]>, of up to three sides; the bits of
+// `adds` say which are added to. Both ways 8 lanes have a row and head.
+extern "C" __global__ void project(whole heads, whole adds, SIDE(0), SIDE(1), SIDE(2)) {
+  constexpr int lanes = 8;
+  const int lane = threadIdx.x % lanes;
+  whole unit = thread_number() / lanes;
+  const Side of = side_of(GIVEN_SIDES(adds), heads, unit);
+  const real* const weights = of.weights + unit % heads * of.width;
+  const bool aligned = is_aligned(of.width, of.values, of.weights);
+  real sum = 0;
+  for (whole c = lane * VECTOR; c < of.width; c += lanes * VECTOR)
+    sum += product(load(weights, c, of.width, aligned),
+                   load(of.values + unit * of.width, c, of.width, aligned));
+  sum = lane_sum<lanes>(sum);
+  if (of.numbers && lane == 0) of.numbers[unit] = sum + (of.adds ? of.numbers[unit] : real(0));
+}
+
+// values[row, head] (+)= numbers[row, head] weights[head].
+extern "C" __global__ void spread(whole heads, whole adds, SIDE(0), SIDE(1), SIDE(2)) {
+  constexpr int lanes = 8;
+  whole unit = thread_number() / lanes;
+  const Side of = side_of(GIVEN_SIDES(adds), heads, unit);
+  const real* const weights = of.weights + unit % heads * of.width;
+  real* const values = of.values + unit * of.width;
+  const bool aligned = is_aligned(of.width, of.values, of.weights);
+  for (whole c = threadIdx.x % lanes * VECTOR; c < of.width; c += lanes * VECTOR) {
+    Vector to = {};
+    if (of.adds) to = load(values, c, of.width, aligned);
+    add(to, of.numbers[unit], load(weights, c, of.width, aligned));
+    save(values, c, of.width, aligned, to);
   }
 }
 
@@ -97,22 +102,25 @@ extern "C" __global__ void sum_blocks(whole heads, whole each, SIDE(0), SIDE(1),
   partial[c] = sum;
 }
 
-// Then over the blocks of each side: all of these that there are, 0 for a side without any.
+// Then over the blocks of each side: all of these that there are, 0 for a side without any. A warp
+// has a column.
 extern "C" __global__ void join_blocks(whole blocks0, whole size0, whole blocks1, whole size1,
                                        whole blocks2, whole size2, const double* partial,
                                        whole accumulate, real* out) {
-  whole c = thread_number(), place = c;
+  const whole place = thread_number() / WARP, lane = threadIdx.x % WARP;
   const whole all_blocks[3] = {blocks0, blocks1, blocks2}, sizes[3] = {size0, size1, size2};
-  if (c >= size0 + size1 + size2) return;
+  if (place >= size0 + size1 + size2) return;
+  whole c = place;
   double sum = 0;
 #pragma unroll
   for (int side = 0; side < 3; ++side) {
     if (c >= 0 && c < sizes[side])
-      for (whole k = 0; k < all_blocks[side]; ++k) sum += partial[k * sizes[side] + c];
+      for (whole k = lane; k < all_blocks[side]; k += WARP) sum += partial[k * sizes[side] + c];
     partial += all_blocks[side] * sizes[side];
     c -= sizes[side];
   }
-  out[place] = static_cast<real>(sum + (accumulate ? out[place] : real(0)));
+  sum = lane_sum<WARP>(sum);
+  if (lane == 0) out[place] = static_cast<real>(sum + (accumulate ? out[place] : real(0)));
 }
 
 // The lanes of a warp among the heads and entries of a row: `across` heads at a time, a power of

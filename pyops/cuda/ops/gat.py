@@ -57,7 +57,7 @@ class _Gat(Attention):
                 units += rows * self.heads
             else:
                 args += NOTHING
-        self.run("project", blocks(units, 8), self.heads, accumulate, *args)
+        self.run("project", blocks(units, 8), self.heads, 7 * accumulate, *args)
 
 
 def forward(rt: Runtime, a: Any) -> None:
@@ -80,24 +80,19 @@ def _to_inputs(
     block: bool, written: Written,
 ) -> None:  # fmt: skip
     """From the gradients by the numbers of each side to those by features and by the block."""
-    a, units = self.a, 0
+    a, units, adds = self.a, 0, 0
     args: list[Any] = []
-    adds: list[bool] = []
-    outs: list[Any] = []
     weights = self.blocks_of(attention)
-    for (name, bit), (rows, width), some, by in zip(
-        SIDES, self.sides(), weights, by_sides, strict=True
+    for side, ((name, bit), (rows, width), some, by) in enumerate(
+        zip(SIDES, self.sides(), weights, by_sides, strict=True)
     ):
         if rows and wanted >> bit & 1:
-            args += [rows, width, None, some, by]
-            adds.append(written(prefix + name))
-            outs.append(getattr(a, prefix + name))
-            units += rows * self.heads * width
+            args += [rows, width, getattr(a, prefix + name), some, by]
+            adds += written(prefix + name) << side
+            units += rows * self.heads
         else:
             args += NOTHING
-            adds.append(False)
-            outs.append(None)
-    self.run("spread", blocks(units, 1), self.heads, *args, *adds, *outs)
+    self.run("spread", blocks(units, 8), self.heads, adds, *args)
     if not block:
         return
     given = getattr(a, "given", 0)
@@ -120,7 +115,7 @@ def _to_inputs(
         "sum_blocks", (total, columns), self.heads, each, *rows_each, partial, shared=8 * THREADS
     )
     add, out = written(prefix + "attention"), getattr(a, prefix + "attention")
-    self.run("join_blocks", blocks(sum(joined[1::2]), 1), *joined, partial, add, out)
+    self.run("join_blocks", blocks(sum(joined[1::2]), WARP), *joined, partial, add, out)
 
 
 def backward(rt: Runtime, a: Any) -> None:

@@ -89,7 +89,7 @@ class _Ends(EntryAttention):
             shared=8 * THREADS,
         )  # fmt: skip
         self.run(
-            "join_blocks", blocks(size, 1), count, size, 0, 0, 0, 0, partial, a.accumulate, out
+            "join_blocks", blocks(size, WARP), count, size, 0, 0, 0, 0, partial, a.accumulate, out
         )
 
 
