@@ -54,6 +54,9 @@ class Triplets:
             source, kernel, self.dtype, grid, threads, args, shared, DEGREES=self.degrees
         )
 
+    def multiply(self, left: Any, right: Any) -> Any:
+        return self.rt.matmul(left, right, precision=self.a.precision)
+
     def _directions(self, tangents: Any) -> tuple[Any, Any]:
         edges = self.a.num_edges
         u = self.empty(edges, 4)
@@ -67,7 +70,7 @@ class Triplets:
 
     def _through_a(self, radial: Any, weights: Weights) -> Any:
         """A_l R_l of all edges, [edge, degree, middle]."""
-        product = self.rt.matmul(self.by_degree(radial).transpose(1, 0, 2), weights.a)
+        product = self.multiply(self.by_degree(radial).transpose(1, 0, 2), weights.a)
         return self.xp.ascontiguousarray(product.transpose(1, 0, 2))
 
     def by_pairs(self, kernel: str, from_: int, to: int, pair: int, *args: Any) -> None:

@@ -400,7 +400,9 @@ _MODULES = {
 @pytest.mark.parametrize(
     ("precision", "least", "most"), [("tf32", 1e-5, 4e-3), ("tf32x3", 0, 4e-6)]
 )
-@pytest.mark.parametrize("op", ["gno_conv", "kernel_conv", "gno_kernel", "ono_encode"])
+@pytest.mark.parametrize(
+    "op", ["gno_conv", "kernel_conv", "gno_kernel", "ono_encode", "dimenet_aggregate"]
+)
 def test_precision(op, precision, least, most):
     """Of products: factors of 11 bits, or of two such parts. None of it touches float64."""
     for dtype in np.float32, np.float64:

@@ -37,13 +37,13 @@ class _Sums:
 
     def product(self, x: Any, y: Any) -> Any:
         """x y over the last and the first axis, of which x has two before."""
-        flat = self.of.rt.matmul(x.reshape(-1, x.shape[-1]), y)
+        flat = self.of.multiply(x.reshape(-1, x.shape[-1]), y)
         return flat.reshape(*x.shape[:-1], y.shape[-1])
 
     def joined(self, x: Any, y: Any) -> Any:
         """The sum of the outer products of their last axes."""
         x, y = (z.reshape(-1, z.shape[-1]) for z in (x, y))
-        return self.of.rt.matmul(x.T, y)
+        return self.of.multiply(x.T, y)
 
     def add(self, start: int, end: int, gq: Any, tgq: Any, met: Any, second: bool) -> None:
         of, a = self.of, self.of.a
@@ -95,7 +95,7 @@ class _Sums:
 
     def _by_radial(self, pairs: list[Any], count: int) -> Any:
         products = (
-            self.of.rt.matmul(g.transpose(1, 0, 2), w.a.transpose(0, 2, 1))
+            self.of.multiply(g.transpose(1, 0, 2), w.a.transpose(0, 2, 1))
             for g, w in _there(pairs)
         )
         total = plus(*products)
@@ -103,7 +103,7 @@ class _Sums:
 
     def _by_a(self, g: Any, radial: Any) -> Any:
         r = self.of.by_degree(radial)
-        return self.of.rt.matmul(r.transpose(1, 2, 0), g.transpose(1, 0, 2))
+        return self.of.multiply(r.transpose(1, 2, 0), g.transpose(1, 0, 2))
 
     def store(self, prefix: str, accumulate: bool) -> None:
         """Bring all to the outputs."""
