@@ -76,7 +76,7 @@ class Triplets:
     def by_pairs(self, kernel: str, from_: int, to: int, pair: int, *args: Any) -> None:
         """A kernel with a warp for each entry; `pair` numbers of a pair are in shared memory."""
         bytes_of_warp = (WARP * pair + WARP) * self.dtype.itemsize
-        warps = max(1, min(NODE_THREADS // WARP, (200 << 10) // bytes_of_warp))
+        warps = max(1, min(NODE_THREADS // WARP, (96 << 10) // bytes_of_warp))
         grid = -(-(to - from_) // warps), self.parts
         self.run(
             kernel, grid, *self.graph, *args, shared=warps * bytes_of_warp, threads=warps * WARP

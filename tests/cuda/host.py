@@ -27,7 +27,7 @@ FLAGS = (
     "-U_FORTIFY_SOURCE",
 )
 KINDS = {"f": ctypes.c_float, "d": ctypes.c_double, "q": ctypes.c_int64}
-MOST = {"threads": 1024, "rows": 65535, "columns": 2**31 - 1, "bytes": 227 << 10}
+MOST = {"threads": 1024, "rows": 65535, "columns": 2**31 - 1, "bytes": 99 << 10}
 
 
 @functools.cache
