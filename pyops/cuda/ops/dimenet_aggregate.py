@@ -95,8 +95,7 @@ class _Sums:
 
     def _by_radial(self, pairs: list[Any], count: int) -> Any:
         products = (
-            self.of.multiply(g.transpose(1, 0, 2), w.a.transpose(0, 2, 1))
-            for g, w in _there(pairs)
+            self.of.multiply(g.transpose(1, 0, 2), w.a.transpose(0, 2, 1)) for g, w in _there(pairs)
         )
         total = plus(*products)
         return None if total is None else total.transpose(1, 0, 2).reshape(count, -1)
