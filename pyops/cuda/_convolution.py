@@ -7,7 +7,8 @@ with the rows of a graph in pieces, so many at a time that `WORKSPACE` holds the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,8 +41,8 @@ class Layer:
         """The last layer of a block, [rows of V and b_v, ...]."""
         return params[self.length :].reshape(rows, -1)
 
-    def multiply(self, left: Any, right: Any) -> Any:
-        return self.rt.matmul(left, right, precision=self.a.precision)
+    def multiply(self, left: Any, right: Any, out: Any = None) -> Any:
+        return self.rt.matmul(left, right, out, self.a.precision)
 
     def store(self, out: Any, start: int, sums: Any) -> None:
         """Sums in their place in a block of parameters."""
@@ -63,23 +64,21 @@ class Convolution(Layer):
         self.sizes, self.gy = (a.dim, a.hidden, a.activation), getattr(a, "gy", None)
         inward, units = a.in_features, a.hidden + 1
         self.matrix = self.weight(a.params, units * inward)
-        self.turned = self._turn(self.matrix)
-        self.matrix_tangent = self.turned_tangent = None
+        self.matrix_tangent: Any = None
         if self.dparams is not None:
             self.matrix_tangent = self.weight(self.dparams, units * inward)
-            self.turned_tangent = self._turn(self.matrix_tangent)
 
-    def _turn(self, matrix: Any) -> Any:
+    def turn(self, matrix: Any) -> Any:
         """The matrix with rows for the features of destinations and columns for sources."""
         blocks = matrix.reshape(-1, self.a.in_features, self.a.out_features)
         return blocks.swapaxes(1, 2).reshape(-1, self.a.in_features)
 
-    def parts(self, pieces: Any, width: int) -> Iterator[tuple[int, int]]:
+    def parts(self, pieces: Any, width: int) -> list[tuple[int, int]]:
         """First and last of as many pieces as go together."""
         each = (self.sizes[1] + 1) * width * self.dtype.itemsize
         most = max(1, WORKSPACE // each)
-        for start in range(0, len(pieces), most):
-            yield start, min(start + most, len(pieces))
+        starts = range(0, len(pieces), most)
+        return [(start, min(start + most, len(pieces))) for start in starts]
 
     def outer(
         self, side: str, start: int, stop: int, features: Any, tangent: Any, along: bool
@@ -113,11 +112,18 @@ class Convolution(Layer):
         )
         return sums
 
-    def rows_of(self, pieces: Any, rows: Any) -> Any:
-        """What the row of each piece has, 0 where that has no entries."""
-        found = rows if len(pieces) == len(rows) else rows.take(pieces[:, 0], axis=0)
+    @functools.cached_property
+    def gm(self) -> Any:
+        """What gy has for the row of each incoming piece, 0 where that has no entries."""
+        graph = self.a.graph
+        gy: Any = self.gy
+        pieces = graph._index("in_pieces")
+        if len(pieces) > len(gy):
+            gy = gy.take(pieces[:, 0], axis=0)
+        if graph.shortest("in"):
+            return gy
         full = pieces[:, 1] < pieces[:, 2]
-        return self.rt.xp.where(full[:, None], found, self.dtype.type(0))
+        return self.rt.xp.where(full[:, None], gy, self.dtype.type(0))
 
     def gather(
         self, side: str, features: Any, tangent: Any, products: Sequence[Product], y: Any
@@ -125,27 +131,27 @@ class Convolution(Layer):
         """y (+)= the sums over the rows of a side, multiplied."""
         a, rt = self.a, self.rt
         pieces, joins = (a.graph._index(f"{side}_{name}") for name in ("pieces", "joins"))
-        found = (rt.empty if products else rt.zeros)((len(pieces), y.shape[1]), self.dtype)
+        whole = len(pieces) == len(y) and a.graph.shortest(side) > 0 and not a.accumulate
+        found = y if whole else rt.empty((len(pieces), y.shape[1]), self.dtype)
+        if not products:
+            found[...] = 0
         for start, stop in self.parts(pieces, features.shape[1]):
             for number, (along, matrix) in enumerate(products):
                 sums = self.outer(side, start, stop, features, tangent, along)
-                product = self.apply(sums, matrix)
-                found[start:stop] = found[start:stop] + product if number else product
+                if number:
+                    found[start:stop] += self.apply(sums, matrix)
+                else:
+                    self.apply(sums, matrix, found[start:stop])
         if side == "in" and self.divisors is not None:
             found /= self.divisors.take(pieces[:, 0])[:, None]
-        rt.launch(
-            "gno",
-            "join",
-            self.dtype,
-            blocks(y.size),
-            256,
-            [pieces, joins, found, y, len(y), y.shape[1], a.accumulate],
-            WIDTH=16,
-        )
+        if not whole:
+            sizes = len(y), y.shape[1], a.accumulate
+            held = [pieces, joins, found, y, *sizes]
+            rt.launch("gno", "join", self.dtype, blocks(y.size), 256, held, WIDTH=16)
 
-    def apply(self, sums: Any, matrix: Any) -> Any:
+    def apply(self, sums: Any, matrix: Any, out: Any = None) -> Any:
         """Z W of some rows."""
-        return self.multiply(sums, matrix[: sums.shape[1]])
+        return self.multiply(sums, matrix[: sums.shape[1]], out)
 
     def unfold(self, gm: Any, matrix: Any) -> Any:
         """W gm of some rows."""
@@ -156,30 +162,39 @@ class Convolution(Layer):
         return self.multiply(sums.T, gm)
 
     def weight_sum(self, along: bool) -> Any:
-        """The gradient by the last layer, in float64."""
-        a = self.a
-        pieces = a.graph._index("in_pieces")
-        gm = self.rows_of(pieces, self.gy)
-        total = self.rt.zeros(self.matrix.shape, "d")
-        for start, stop in self.parts(pieces, a.in_features):
+        """The gradient by the last layer, without the rows of b_v where Z has none; in float64
+        where it has several terms."""
+        a, parts = self.a, self.parts(self.gm, self.a.in_features)
+        if not parts:
+            return self.rt.zeros(self.matrix.shape, "d")
+
+        def term(start: int, stop: int) -> Any:
             sums = self.outer("in", start, stop, a.features, self.tangent, along)
-            total[: sums.shape[1]] += self.pair(sums, gm[start:stop])
+            return self.pair(sums, self.gm[start:stop])
+
+        total = term(*parts[0])
+        for part in parts[1:]:
+            total = total + term(*part).astype("d")
         return total
 
     def weight_gradient(self, along: bool, out: Any) -> None:
         """The gradient by the last layer in its place in `out`."""
-        self.store(out, self.length, self.weight_sum(along))
+        sums = self.weight_sum(along)
+        self.store(out, self.length, sums)
+        rest = out[self.length + sums.size :]
+        if rest.size and not self.a.accumulate:
+            rest[...] = 0
 
     def pull(self, second: bool, by_unit: Any, by_entry: Any, sums: Any) -> None:
         """From the gradients of the destinations to those by the layer of each entry."""
         a, rt, hidden = self.a, self.rt, self.sizes[1]
         names = "in_pieces", "in_nodes", "in_edges"
         pieces, nodes, edges = map(a.graph._index, names)
-        gm = self.rows_of(pieces, self.gy)
         for start, stop in self.parts(pieces, a.in_features):
-            weights, moved = self.unfold(gm[start:stop], self.matrix), None
+            gm, moved = self.gm[start:stop], None
+            weights = self.unfold(gm, self.matrix)
             if second and self.matrix_tangent is not None:
-                moved = self.unfold(gm[start:stop], self.matrix_tangent)
+                moved = self.unfold(gm, self.matrix_tangent)
             by_piece = None
             if sums is not None:
                 by_piece = rt.empty((stop - start, sums.size), self.dtype)

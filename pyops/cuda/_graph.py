@@ -118,11 +118,19 @@ class DeviceGraph:
 
     def longest(self, side: str) -> int:
         """The most entries of an incoming row, "in", an outgoing one, "out", or an edge, "id"."""
-        name = f"{side}_longest"
+        return self._extremes(side)[1]
+
+    def shortest(self, side: str) -> int:
+        """The fewest; 0 where there are no rows."""
+        return self._extremes(side)[0]
+
+    def _extremes(self, side: str) -> tuple[int, int]:
+        name = f"{side}_extremes"
         if name not in self._arrays:
             counts = np.diff(self._host._index(f"{side}_offsets"))
-            self._arrays[name] = int(counts.max(initial=0))
-        return int(self._arrays[name])
+            self._arrays[name] = (counts.min(), counts.max()) if len(counts) else (0, 0)
+        fewest, most = self._arrays[name]
+        return int(fewest), int(most)
 
     def _numbers(self, name: str) -> Indices:
         if name in ("src", "dst", "edge_ids"):

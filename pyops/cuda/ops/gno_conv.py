@@ -12,7 +12,7 @@ def forward(rt: Runtime, a: SimpleNamespace) -> None:
 def backward(rt: Runtime, a: SimpleNamespace) -> None:
     conv = Convolution(rt, a)
     if a.gfeatures is not None:
-        conv.gather("out", a.gy, None, [(False, conv.turned)], a.gfeatures)
+        conv.gather("out", a.gy, None, [(False, conv.turn(conv.matrix))], a.gfeatures)
     if a.gparams is not None:
         conv.weight_gradient(False, a.gparams)
     if a.gcoords is not None or a.gparams is not None:
@@ -27,9 +27,9 @@ def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
         products = [(True, conv.matrix)] if along else []
         conv.gather("in", a.features, a.hfeatures, [*products, *by_weight], a.dgy)
     if a.dfeatures is not None:
-        products = [(True, conv.turned)] if conv.moves else []
+        products = [(True, conv.turn(conv.matrix))] if conv.moves else []
         if a.hparams is not None:
-            products.append((False, conv.turned_tangent))
+            products.append((False, conv.turn(conv.matrix_tangent)))
         conv.gather("out", a.gy, None, products, a.dfeatures)
     if a.dparams is not None:
         conv.weight_gradient(True, a.dparams)

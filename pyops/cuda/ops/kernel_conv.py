@@ -32,13 +32,12 @@ class _Given(Convolution):
         self.layer_tangent = self._extended(a.hhidden_layer, 0) if given & 2 else None
         self.given = self._weighted(self.layer), self._moved()
         self.moves = self.given[1] is not None
-        self.matrix, self.turned = self._matrices(a.weight, a.bias)
-        self.matrix_tangent = self.turned_tangent = None
+        self.matrix, self.matrix_tangent = self._matrix(a.weight, a.bias), None
         if given & 12:
             weight, bias = (
                 some if given & bit else None for some, bit in ((a.hweight, 4), (a.hbias, 8))
             )
-            self.matrix_tangent, self.turned_tangent = self._matrices(weight, bias)
+            self.matrix_tangent = self._matrix(weight, bias)
         self.gy, self.divisors = getattr(a, "gy", None), None
         if a.reduce == MEAN:
             degrees = a.in_offsets[1 : a.num_dst + 1] - a.in_offsets[: a.num_dst]
@@ -63,8 +62,8 @@ class _Given(Convolution):
         by_factors = self.layer * self.moved_factors[:, None]
         return by_factors if moved is None else moved + by_factors
 
-    def _matrices(self, weight: Any, bias: Any) -> tuple[Any, Any]:
-        """W for the features of sources and, turned, for those of destinations."""
+    def _matrix(self, weight: Any, bias: Any) -> Any:
+        """W with rows for the units and the features of sources, or of units if it is diagonal."""
         a, width = self.a, self.a.in_features
         columns = 1 if self.diagonal else a.out_features
         full = self.rt.zeros((self.units, width * columns), self.dtype)
@@ -72,16 +71,15 @@ class _Given(Convolution):
             full[: a.hidden] = weight.T
         if self.has_bias and bias is not None:
             full[a.hidden] = bias
-        if self.diagonal:
-            return full, full
-        blocks = full.reshape(self.units, width, columns)
-        turned = self.rt.xp.ascontiguousarray(blocks.swapaxes(1, 2)).reshape(-1, width)
-        return blocks.reshape(-1, columns), turned
+        return full if self.diagonal else full.reshape(-1, columns)
 
-    def apply(self, sums: Any, matrix: Any) -> Any:
+    def turn(self, matrix: Any) -> Any:
+        return matrix if self.diagonal else super().turn(matrix)
+
+    def apply(self, sums: Any, matrix: Any, out: Any = None) -> Any:
         if not self.diagonal:
-            return super().apply(sums, matrix)
-        return (sums.reshape(len(sums), *matrix.shape) * matrix).sum(1)
+            return super().apply(sums, matrix, out)
+        return (sums.reshape(len(sums), *matrix.shape) * matrix).sum(1, out=out)
 
     def unfold(self, gm: Any, matrix: Any) -> Any:
         if not self.diagonal:
@@ -142,7 +140,7 @@ def forward(rt: Runtime, a: SimpleNamespace) -> None:
 def backward(rt: Runtime, a: SimpleNamespace) -> None:
     conv = _Given(rt, a)
     if a.wanted & 1:
-        conv.gather("out", conv.gy, None, [(False, conv.turned)], a.gfeatures)
+        conv.gather("out", conv.gy, None, [(False, conv.turn(conv.matrix))], a.gfeatures)
     if a.wanted & 12:
         conv.weights(False, a.gweight, a.gbias)
     if a.wanted & 18:
@@ -158,8 +156,8 @@ def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
         products += [(False, conv.matrix_tangent)] if by_weight else []
         conv.gather("in", a.features, conv.tangent, products, a.dgy)
     if a.wanted & 1:
-        products = [(True, conv.turned)] if conv.moves else []
-        products += [(False, conv.turned_tangent)] if by_weight else []
+        products = [(True, conv.turn(conv.matrix))] if conv.moves else []
+        products += [(False, conv.turn(conv.matrix_tangent))] if by_weight else []
         conv.gather("out", conv.gy, None, products, a.dfeatures)
     if a.wanted & 12:
         conv.weights(True, a.dweight, a.dbias)
