@@ -18,12 +18,34 @@ WORKSPACE = 2**27
 """Bytes of the largest of the working arrays."""
 UNITS = 64
 """Hidden units that a block of the kernels takes."""
+ROWS = 256
+"""Rows of a matrix that a block sums, as in kernels/gno.cu."""
 Product = tuple[bool, Any]
 """Whether the sums are those of the derivative, and the matrix that they are multiplied by."""
 
 
 def blocks(number: int, size: int = 256) -> int:
     return -(-number // size)
+
+
+class RowSums:
+    """The sum of the rows of matrices of so many rows, which come one by one; in float64."""
+
+    def __init__(self, rt: Runtime, counts: Sequence[int], columns: int) -> None:
+        self.rt, self.columns, self.done = rt, columns, 0
+        self.parts = rt.empty((sum(blocks(count, ROWS) for count in counts), columns), "d")
+
+    def add(self, x: Any) -> None:
+        rows = x.size // self.columns
+        grid = blocks(rows, ROWS), blocks(self.columns, 32)
+        held = [x, self.parts[self.done :], rows, self.columns]
+        self.rt.launch("gno", "add_rows", x.dtype, grid, (32, 8), held, WIDTH=16)
+        self.done += grid[0]
+
+    def store(self, out: Any, accumulate: bool) -> None:
+        held = [self.parts, out, len(self.parts), self.columns, accumulate]
+        grid = blocks(self.columns, 32)
+        self.rt.launch("gno", "join_rows", out.dtype, grid, (32, 8), held, WIDTH=16)
 
 
 class Layer:
@@ -197,7 +219,7 @@ class Convolution(Layer):
                 moved = self.unfold(gm, self.matrix_tangent)
             by_piece = None
             if sums is not None:
-                by_piece = rt.empty((stop - start, sums.size), self.dtype)
+                by_piece = rt.empty((stop - start, sums.columns), self.dtype)
             rt.launch(
                 "gno",
                 "pull",
@@ -225,7 +247,7 @@ class Convolution(Layer):
                 WIDTH=16,
             )
             if sums is not None:
-                add_rows(rt, by_piece, sums)
+                sums.add(by_piece)
 
     def sum_entries(self, by_entry: Any, out: Any, accumulate: bool) -> None:
         """out (+)= the sums of [layers, entries, k] over layers and the entries of each edge."""
@@ -241,16 +263,10 @@ class Convolution(Layer):
         if gcoords is not None:
             by_entry = rt.empty((blocks(a.hidden, UNITS), a.num_entries, a.dim), self.dtype)
         if gparams is not None:
-            sums = rt.zeros(self.length, "d")
+            parts = self.parts(self.gm, a.in_features)
+            sums = RowSums(rt, [stop - start for start, stop in parts], self.length)
         self.pull(second, None, by_entry, sums)
         if gcoords is not None:
             self.sum_entries(by_entry, gcoords, a.accumulate)
         if sums is not None:
-            self.store(gparams, 0, sums)
-
-
-def add_rows(rt: Runtime, x: Any, sums: Any) -> None:
-    """sums += the sum of the rows of a matrix."""
-    columns = sums.size
-    held = [x, sums, x.size // columns, columns]
-    rt.launch("gno", "add_rows", x.dtype, blocks(columns, 32), (32, 8), held, WIDTH=16)
+            sums.store(gparams, a.accumulate)

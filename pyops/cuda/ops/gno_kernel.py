@@ -1,7 +1,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from .._convolution import WORKSPACE, Layer, add_rows, blocks
+from .._convolution import WORKSPACE, Layer, RowSums, blocks
 from .._runtime import Runtime
 
 
@@ -85,7 +85,8 @@ def _gradients(net: Network, second: bool, gcoords: Any, gparams: Any) -> None:
     u = net.unpack(a.params)
     du = None if net.dparams is None else net.unpack(net.dparams)
     weight = rt.zeros(net.matrix.shape, "d")
-    slopes, bias = rt.zeros(u.shape, "d"), rt.zeros(a.hidden, "d")
+    slopes = rt.zeros(u.shape, "d")
+    bias = RowSums(rt, [part.stop - part.start for part in net.parts], a.hidden)
     for part in net.parts:
         p, q = net.back(part, second)
         if gcoords is not None:
@@ -98,8 +99,8 @@ def _gradients(net: Network, second: bool, gcoords: Any, gparams: Any) -> None:
             slopes += net.multiply(a.coords[part].T, p)
             if second and net.dcoords is not None:
                 slopes += net.multiply(net.dcoords[part].T, q)
-            add_rows(rt, p, bias)
+            bias.add(p)
     if gparams is not None:
         net.store(gparams, 0, slopes)
-        net.store(gparams, slopes.size, bias)
+        bias.store(gparams[slopes.size :], a.accumulate)
         net.store(gparams, net.length, weight)
