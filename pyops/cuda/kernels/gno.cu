@@ -141,17 +141,20 @@ extern "C" __global__ void outer(const whole* pieces, const int* nodes, const wh
   }
 }
 
+// As many blocks at once as registers hold without a spill.
+#define BOUNDS __launch_bounds__(THREADS, sizeof(real) == 4 ? 4 : 3)
+
 // The gradients by the layer: of the entries of a piece, whose hidden units have the gradient
 //   ghid = G h,  G = [units, width] of the piece,
 // by coords, and summed over them by U | b. Of second order with
 //   hb = dG h + G dh,  pb = act' hb + act'' dpre ghid,  qb = act' ghid.
 // Of a layer that is given only ghid or hb, to `by_unit` [entries, hidden].
-extern "C" __global__ void pull(const whole* pieces, const int* nodes, const whole* edges,
-                                const real* coords, const real* params, const real* dcoords,
-                                const real* dparams, const real* features, const real* dfeatures,
-                                const real* weights, const real* dweights, real* by_unit,
-                                real* gcoords, real* gparams, whole first, whole dim, whole hidden,
-                                whole activation, whole width, whole entries, whole second) {
+extern "C" __global__ void BOUNDS pull(
+    const whole* pieces, const int* nodes, const whole* edges, const real* coords,
+    const real* params, const real* dcoords, const real* dparams, const real* features,
+    const real* dfeatures, const real* weights, const real* dweights, real* by_unit, real* gcoords,
+    real* gparams, whole first, whole dim, whole hidden, whole activation, whole width,
+    whole entries, whole second) {
   // Factors first, then what the products give.
   __align__(16) __shared__ real room[2 * LONG * (UNITS + 1)];
   const auto left = reinterpret_cast<real(*)[STEP][LONG + 4]>(room);
@@ -161,13 +164,14 @@ extern "C" __global__ void pull(const whole* pieces, const int* nodes, const who
   const whole* piece = pieces + 3 * (first + blockIdx.x);
   const whole unit0 = static_cast<whole>(blockIdx.y) * UNITS;
   const int units = hidden - unit0 < UNITS ? static_cast<int>(hidden - unit0) : UNITS;
+  const int dims = static_cast<int>(dim);
   const Layer layer{coords, params, dim, hidden};
   const int tx = threadIdx.x % (UNITS / 4), ty = threadIdx.x / (UNITS / 4);
   const whole size = (by_unit ? hidden : hidden + 1) * width;
   const whole mine = static_cast<whole>(blockIdx.x) * size;
   real* out = gparams ? gparams + static_cast<whole>(blockIdx.x) * hidden * (dim + 1) : nullptr;
   if (out)
-    for (whole i = threadIdx.x; i < units * (dim + 1); i += THREADS)
+    for (int i = threadIdx.x; i < units * (dims + 1); i += THREADS)
       out[i / units * hidden + unit0 + i % units] = 0;
   for (whole start = piece[1]; start < piece[2]; start += LONG) {
     const int count = piece[2] - start < LONG ? static_cast<int>(piece[2] - start) : LONG;
@@ -226,26 +230,27 @@ extern "C" __global__ void pull(const whole* pieces, const int* nodes, const who
     for (int i = 0; i < 2; ++i)
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const int t = 2 * ty + i, u = 4 * tx + j;
-        real one = 0, other = 0;
-        if (t < count && u < units) {
-          const whole edge = edges[start + t] - 1;
-          const Activated a = activate(activation, layer.pre(edge, unit0 + u));
-          one = a.slope * ghid[i][j];
-          if (second) {
-            other = one;
-            one = a.slope * hb[i][j];
-            if (dcoords || dparams)
-              one += a.curvature * tangent(layer, dcoords, dparams, edge, unit0 + u) * ghid[i][j];
-          }
-        }
-        p[t][u] = one;
-        q[t][u] = other;
+        p[2 * ty + i][4 * tx + j] = ghid[i][j];
+        q[2 * ty + i][4 * tx + j] = hb[i][j];
       }
     __syncthreads();
+#pragma unroll 1
+    for (int i = threadIdx.x; i < count * UNITS; i += THREADS) {
+      const int t = i / UNITS, u = i % UNITS;
+      if (u >= units) continue;
+      const whole edge = edges[start + t] - 1;
+      const Activated a = activate(activation, layer.pre(edge, unit0 + u));
+      const real g = p[t][u];
+      p[t][u] = a.slope * (second ? q[t][u] : g);
+      if (!second) continue;
+      if (dcoords || dparams)
+        p[t][u] += a.curvature * tangent(layer, dcoords, dparams, edge, unit0 + u) * g;
+      q[t][u] = a.slope * g;
+    }
+    __syncthreads();
     if (gcoords)
-      for (whole i = threadIdx.x; i < count * dim; i += THREADS) {
-        const whole t = i / dim, k = i % dim;
+      for (int i = threadIdx.x; i < count * dims; i += THREADS) {
+        const int t = i / dims, k = i % dims;
         real sum = 0;
         for (int u = 0; u < units; ++u) sum += p[t][u] * params[k * hidden + unit0 + u];
         if (second && dparams)
@@ -253,8 +258,8 @@ extern "C" __global__ void pull(const whole* pieces, const int* nodes, const who
         gcoords[(blockIdx.y * entries + start + t) * dim + k] = sum;
       }
     if (out)
-      for (whole i = threadIdx.x; i < units * (dim + 1); i += THREADS) {
-        const whole k = i / units, u = i % units;
+      for (int i = threadIdx.x; i < units * (dims + 1); i += THREADS) {
+        const int k = i / units, u = i % units;
         real sum = 0;
         for (int t = 0; t < count; ++t) {
           const whole edge = edges[start + t] - 1;
