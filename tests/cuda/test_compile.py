@@ -14,7 +14,7 @@ from .nvrtc import cubin, stacks
 ARCHITECTURES = 80, 90
 HOT = [
     (name, variant)
-    for name in ("attend", "ends", "neighbours", "scores", "triplets_back", "triplets_into")
+    for name in ("attend", "ends", "gno", "neighbours", "scores", "triplets_back", "triplets_into")
     for variant in variants(name)
 ]
 EVERY = [(name, variant) for name in sources() for variant in variants(name)]

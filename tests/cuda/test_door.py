@@ -368,8 +368,8 @@ def test_pieces_of_rows():
     "case", [representative("gno_conv"), *variants(OPERATORS["kernel_conv"])], ids=str
 )
 def test_long_rows(case):
-    """Rows in several pieces."""
-    here = case.problem(drawn(3, 2, 5 * PIECE // 2))
+    """Rows in several pieces, and more coordinates than are kept in registers."""
+    here = case.problem(drawn(3, 2, 5 * PIECE // 2), dim=5)
     graph = here.graph.to_device()
     assert len(graph._index("in_pieces")) > graph.num_dst
     for phase in PHASES:

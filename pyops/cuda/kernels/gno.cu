@@ -7,6 +7,7 @@ constexpr int UNITS = 64;   // hidden units of a block
 constexpr int SHORT = 16;   // entries that `outer` takes at a time
 constexpr int LONG = 32;    // entries that `pull` takes at a time
 constexpr int STEP = 16;    // features that `pull` takes at a time
+constexpr int HELD = 3;     // coordinates whose weights `outer` keeps in registers
 constexpr int THREADS = 256;
 constexpr whole ROWS = 256;  // rows that `add_rows` sums one after the other
 
@@ -60,15 +61,17 @@ __device__ inline Activated activate(whole activation, real x) {
   return {s, slope, -2 * s * slope};
 }
 
+// As many blocks at once as registers hold without a spill.
+#define BOUNDS __launch_bounds__(4 * WIDTH, (sizeof(real) == 4 ? 256 : 128) / WIDTH)
+
 // sums[piece, unit, f] = sum over its entries of  act(pre) h  and, if asked for as one more, of  h;
 // or, where there are tangents, of their derivative  act' dpre h + act dh,  and of  dh. Instead of
 // coordinates the layer itself may be `given` for each edge.
-extern "C" __global__ void outer(const whole* pieces, const int* nodes, const whole* edges,
-                                 const real* coords, const real* params, const real* dcoords,
-                                 const real* dparams, const real* given, const real* dgiven,
-                                 const real* features, const real* dfeatures, real* sums,
-                                 whole first, whole dim, whole hidden, whole activation,
-                                 whole width, whole along, whole units) {
+extern "C" __global__ void BOUNDS outer(
+    const whole* pieces, const int* nodes, const whole* edges, const real* coords,
+    const real* params, const real* dcoords, const real* dparams, const real* given,
+    const real* dgiven, const real* features, const real* dfeatures, real* sums, whole first,
+    whole dim, whole hidden, whole activation, whole width, whole along, whole units) {
   __align__(16) __shared__ real hid[2][SHORT][UNITS];
   __align__(16) __shared__ real row[2][SHORT][WIDTH];
   constexpr int columns = WIDTH / 4, threads = columns * (UNITS / 4);
@@ -78,21 +81,34 @@ extern "C" __global__ void outer(const whole* pieces, const int* nodes, const wh
   const Layer layer{coords, params, dim, hidden};
   const bool moves = dcoords || dparams || dgiven;  // the hidden layer has a derivative
   const int tx = threadIdx.x % columns, ty = threadIdx.x / columns;
+  const whole unit = unit0 + threadIdx.x % UNITS;  // whose layer this thread makes
+  real slopes[HELD] = {};
+#pragma unroll
+  for (int k = 0; k < HELD; ++k)
+    if (!given && k < dim && unit < hidden) slopes[k] = params[k * hidden + unit];
+  const real bias = !given && unit < hidden ? params[dim * hidden + unit] : real(0);
   real sum[4][4] = {}, plain[4] = {};
   for (whole start = piece[1]; start < piece[2]; start += SHORT) {
     const int count = piece[2] - start < SHORT ? static_cast<int>(piece[2] - start) : SHORT;
     for (int i = threadIdx.x; i < SHORT * UNITS; i += threads) {
       const int t = i / UNITS, u = i % UNITS;
       real value = 0, moved = 0;
-      if (t < count && unit0 + u < hidden) {
-        const whole edge = edges[start + t] - 1, place = edge * hidden + unit0 + u;
+      if (t < count && unit < hidden) {
+        const whole edge = edges[start + t] - 1, place = edge * hidden + unit;
         if (given) {
           value = given[place];
           if (along && moves) moved = dgiven[place];
         } else {
-          const Activated a = activate(activation, layer.pre(edge, unit0 + u));
+          real pre = bias;
+#pragma unroll
+          for (int k = 0; k < HELD; ++k)
+            if (k < dim) pre += slopes[k] * coords[edge * dim + k];
+#pragma unroll 1
+          for (whole k = HELD; k < dim; ++k)
+            pre += params[k * hidden + unit] * coords[edge * dim + k];
+          const Activated a = activate(activation, pre);
           value = a.value;
-          if (along && moves) moved = a.slope * tangent(layer, dcoords, dparams, edge, unit0 + u);
+          if (along && moves) moved = a.slope * tangent(layer, dcoords, dparams, edge, unit);
         }
       }
       hid[0][t][u] = value;
@@ -141,7 +157,7 @@ extern "C" __global__ void outer(const whole* pieces, const int* nodes, const wh
   }
 }
 
-// As many blocks at once as registers hold without a spill.
+#undef BOUNDS
 #define BOUNDS __launch_bounds__(THREADS, sizeof(real) == 4 ? 4 : 3)
 
 // The gradients by the layer: of the entries of a piece, whose hidden units have the gradient
