@@ -5,11 +5,17 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+
 from . import _neighbours as neighbours
-from ._neighbours import Columns, blocks
+from ._neighbours import Columns, Rows, blocks
 from ._runtime import Runtime
 
 WARP, CHUNK, NODE_THREADS = 32, 8, 128
+MOST = 2**24
+"""Most numbers of the gradients by B that warps add up on their own."""
+WARPS = 2**14
+"""Most warps that do."""
 
 
 class Weights:
@@ -73,14 +79,12 @@ class Triplets:
         product = self.multiply(self.by_degree(radial).transpose(1, 0, 2), weights.a)
         return self.xp.ascontiguousarray(product.transpose(1, 0, 2))
 
-    def by_pairs(self, kernel: str, from_: int, to: int, pair: int, *args: Any) -> None:
-        """A kernel with a warp for each entry; `pair` numbers of a pair are in shared memory."""
+    def by_pairs(self, kernel: str, units: int, pair: int, *args: Any) -> None:
+        """A kernel with so many warps; `pair` numbers of a pair are in shared memory."""
         bytes_of_warp = (WARP * pair + WARP) * self.dtype.itemsize
         warps = max(1, min(NODE_THREADS // WARP, (96 << 10) // bytes_of_warp))
-        grid = -(-(to - from_) // warps), self.parts
-        self.run(
-            kernel, grid, *self.graph, *args, shared=warps * bytes_of_warp, threads=warps * WARP
-        )
+        grid, shared = (-(-units // warps), self.parts), warps * bytes_of_warp
+        self.run(kernel, grid, *self.graph, *args, shared=shared, threads=warps * WARP)
 
     @property
     def parts(self) -> int:
@@ -101,59 +105,60 @@ class Triplets:
             args = self.t, a.embedding, self.weights.b, gy, y, gu
         pair = (4 if second else 2) * CHUNK + 6
         kernel = "pairs_into_second" if second else "pairs_into"
-        self.by_pairs(kernel, 0, a.num_entries, pair, a.out_entries, *self.sizes, *args)
+        self.by_pairs(kernel, a.num_entries, pair, a.out_entries, *self.sizes, *args)
+
+    @property
+    def each(self) -> int:
+        """Entries of a warp that adds up gradients by B."""
+        a = self.a
+        warps = max(1, min(WARPS, MOST // (a.channels * a.middle)))
+        return max(1, int(-(-a.num_entries // warps)))
 
     def back(
-        self,
-        second: bool,
-        from_: int,
-        to: int,
-        gq: Any,
-        gu: Any,
-        met: Any,
-        tgq: Any = None,
-        tgu: Any = None,
+        self, second: bool, each: int, gx: Any, gt: Any, gb: Any, gu: Any, tgu: Any = None
     ) -> None:
-        """Gradients by Q of some entries, and by their directions, see `pairs_back`."""
+        """Gradients by the parts of Q, and by directions, see `pairs_back`."""
         a = self.a
-        here = from_, to, a.num_src, a.out_offsets, a.out_nodes, a.out_edges, *self.sizes
+        here = a.num_src, a.out_offsets, a.out_nodes, a.out_edges, each, *self.sizes
+        units = -(-a.num_entries // each)
         args: tuple[Any, ...]
         if second:
             args = (
-                self.t, self.tt, a.embedding, self.tx, self.weights.b, self._tb(), a.gy, gq, tgq,
-                gu, tgu, met,
+                self.t, self.tt, a.embedding, self.tx, self.weights.b, self._tb(), a.gy, gx, gt, gb,
+                gu, tgu,
             )  # fmt: skip
         else:
-            args = self.t, a.embedding, self.weights.b, a.gy, gq, gu, met
+            args = self.t, a.embedding, self.weights.b, a.gy, gx, gt, gb, gu
         pair = (3 if second else 2) * self.degrees + 7
-        self.by_pairs(
-            "pairs_back_second" if second else "pairs_back", from_, to, pair, *here, *args
-        )
+        self.by_pairs("pairs_back_second" if second else "pairs_back", units, pair, *here, *args)
 
     def _tb(self) -> Any:
         return None if self.tweights is None else self.tweights.b
 
     def to_edges(self, table: Any, out: Any, accumulate: bool) -> None:
-        """The sums over the entries of each edge."""
-        width = table.shape[1]
+        """The sums over the entries of each edge, and the parts of channels of each."""
+        if table.ndim == 3:
+            table = table[:, 0] if table.shape[1] == 1 else table.sum(1)
         rows = neighbours.of_edges(self.a, edges=self.a.id_entries)
+        self._sum(rows, table, out, accumulate)
+
+    def sum_rows(self, table: Any) -> Any:
+        """The sum of the rows of a table."""
+        count, out = len(table), self.empty(1, table.shape[1])
+        offsets = self.a.table(np.array([1, count + 1]))
+        self._sum(Rows(1, count, offsets, longest=count), table, out, False)
+        return out
+
+    def _sum(self, rows: Rows, table: Any, out: Any, accumulate: bool) -> None:
+        width = table.shape[1]
         place = Columns(out, width, 0)
         neighbours.add(self.rt, rows, Columns(table, width, 0), width, place, accumulate)
 
-    def chunks(self, most: int) -> list[tuple[int, int]]:
-        """Entries whose gradients by Q are kept at once, of so many numbers."""
-        step = max(1, most // (self.a.num_spherical * self.a.channels))
-        entries = self.a.num_entries
-        return [(start, min(start + step, entries)) for start in range(0, entries, step)]
-
-    def by_vectors(self, by_ends: list[Any], out: Any, accumulate: bool) -> None:
-        """From gradients by directions at both ends of pairs, with tangents or without."""
-        sums = []
-        for ends in by_ends:
-            total = ends[0].sum(1) + ends[1].sum(1)
-            edges = self.empty(self.a.num_edges, 3)
-            self.to_edges(total, edges, False)
-            sums.append(edges)
+    def by_vectors(self, ends: list[Any], out: Any, accumulate: bool) -> None:
+        """From gradients by the directions of entries, with tangents or without."""
+        sums = [self.empty(self.a.num_edges, 3) for _ in ends]
+        for by_entry, by_edge in zip(ends, sums, strict=True):
+            self.to_edges(by_entry, by_edge, False)
         args = self.a.num_edges, self.u, self.tu, sums[0], sums[1] if len(sums) > 1 else None
         self.run("by_vectors", blocks(self.a.num_edges, 1), *args, accumulate, out)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pyops.cuda.ops import dimenet_aggregate
+from pyops.cuda import _triplets
 
 from ..cases import PHASES, representative, variants
 from ..graphs import drawn
@@ -37,9 +37,9 @@ def test_sizes(phase, sizes):
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_chunks_of_entries(case, phase, monkeypatch):
-    """Gradients of a few entries are kept at once, of whatever number of them."""
-    monkeypatch.setattr(dimenet_aggregate, "MOST", 100)
+def test_few_warps(case, phase, monkeypatch):
+    """Warps add up gradients by B over several entries."""
+    monkeypatch.setattr(_triplets, "WARPS", 7)
     agree(case.problem(), phase)
 
 
