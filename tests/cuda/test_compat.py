@@ -1,124 +1,231 @@
 """The low-level calls of pylibcugraphops with arrays of a device, against those of the host."""
 
+import re
+
 import numpy as np
 import pytest
 
+from pyops import Graph
 from pyops.compat import pylibcugraphops
-from pyops.compat.pylibcugraphops import dimenet, operators
+from pyops.compat.pylibcugraphops import _remembered, dimenet, operators
 from pyops.compat.pylibcugraphops.operators import AggOp
-from pyops.cuda import _device
+from pyops.cuda import _device, _door
 
-from ..test_compat_attention import ACTIVATIONS, DIM, HEADS, WIDTH, call_of, graph_of, in_order
-from ..test_compat_attention import problem as attention
+from . import strict
+from .compat_calls import CASES, NODES, draw, plain
 from .host import COMPILER
-from .platform import Platform, to_device
+from .strict import StrictPlatform, Tensor
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-NODES, EDGES = 9, 40
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+ONE_OF_EACH = list({case.call.__name__: case for case in CASES}.values())
+every_call = pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)
+INDICES = {"coo_idx", "src_offsets", "dst_offsets", "dst_edge_index", "rev_edge_ids"}
 
 
 @pytest.fixture(autouse=True)
 def platform(monkeypatch):
-    made = Platform()
+    made = StrictPlatform()
     monkeypatch.setattr(_device, "found", lambda: made)
+    monkeypatch.setattr(_door, "run", strict.run)
+    monkeypatch.setattr(_remembered, "_kept", {})
     return made
 
 
-@pytest.fixture
-def csc(rng):
-    dst = np.sort(rng.integers(0, NODES - 1, EDGES))
-    offsets = np.searchsorted(dst, np.arange(NODES + 1))
-    return offsets, rng.integers(0, NODES - 1, EDGES), rng.permutation(EDGES)
+def there(array, number=0):
+    moved = strict.strict(array)
+    moved.number = number
+    return moved
 
 
-def compare(function, outs, arguments, platform, **keywords):
-    """A call on the host and on the device; results of the first and of the second."""
-
-    def run(move):
-        made = [None if o is None else move(np.full(o, np.nan)) for o in outs]
-        function(*made, *(move(a) if type(a) is np.ndarray else a for a in arguments), **keywords)
-        return made
-
-    expected = run(lambda a: a)
-    used = len(platform.streams)
-    for got, right in zip(run(to_device), expected, strict=True):
-        if right is not None:
-            np.testing.assert_allclose(got, right, 1e-11, 1e-12)
-    assert len(platform.streams) == used + 1
+def assert_equal(got, expected):
+    for name, right in expected.items():
+        np.testing.assert_allclose(np.asarray(got[name]), right, 1e-11, 1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("op", AggOp)
-def test_aggregations(csc, rng, op, platform):
-    """Arrays of graphs are on the device, too."""
-    graph = pylibcugraphops.make_csc(*map(to_device, csc))
-    x, edge = rng.standard_normal((NODES, 5)), rng.standard_normal((EDGES, 3))
-    gy, weight = rng.standard_normal((NODES, 8)), rng.uniform(1, 2, EDGES)
-    compare(operators.agg_simple_n2n_fwd, [(NODES, 5)], [x, graph, op], platform)
-    compare(operators.agg_concat_n2n_e2n_fwd, [(NODES, 13)], [x, edge, graph, 5, 3, op], platform)
-    compare(operators.agg_weighted_n2n_fwd, [(NODES, 5)], [x, weight, graph, op], platform)
-    if op in (AggOp.Sum, AggOp.Mean):
-        both = (NODES, 5), (EDGES, 3)
-        compare(operators.agg_simple_n2n_e2n_bwd, both, [gy, graph, op], platform)
-        given = [gy[:, :5].copy(), weight, x, graph, op]
-        compare(operators.agg_weighted_n2n_bwd, [(NODES, 5), (EDGES,)], given, platform)
-    assert graph.on_device.to_host() is graph.graph
+def test_every_call_is_in_the_table():
+    found = {
+        name: value
+        for module in (operators, dimenet)
+        for name, value in vars(module).items()
+        if re.search("_(fwd|bwd)", name) and callable(value)
+    }
+    assert {case.call for case in CASES} == {*found.values()}
 
 
-@pytest.mark.parametrize("norm_by_dim", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "activation"),
-    [*((kind, name) for kind in ("gat", "gat_v2") for name in ACTIVATIONS), ("simple", "ReLU")],
-)
-@pytest.mark.parametrize("edges", [False, True])
-def test_attention(rng, edges, kind, activation, norm_by_dim, platform):
-    _, arrays, gy = attention(rng, kind, edges, np.float64)
-    graph = graph_of()
-    params = operators.mha_params(HEADS, True, activation, norm_by_dim=norm_by_dim)
-    outs = [(4, DIM), (2, HEADS, graph.n_indices)]
-    outs += [(graph.n_indices, DIM)] if kind == "gat_v2" else []
-    inputs = in_order(kind, arrays)
-    call = call_of(kind, edges, "fwd")
-    compare(call, outs, [*inputs, graph, params], platform, stream_id=77)
+@every_case
+def test_values(case, platform):
+    """On the stream that it names, by an integer of any kind; graphs are made of arrays there."""
+    got = case.run(there, **{case.stream: np.int64(77)})
+    assert_equal(got, case.run())
     assert platform.streams == [77]
-    left = [None] * (len(outs) - 1)
-    workspace = [None] if kind != "simple" else []
-    given = [None, gy, *inputs, *left, graph, params, *workspace]
-    compare(call_of(kind, edges, "bwd"), [a.shape for a in inputs], given, platform)
-    assert WIDTH * HEADS == DIM
+    assert type(platform.streams[0]) is int
 
 
-def test_refusals(csc, rng):
-    graph = pylibcugraphops.make_csc(*csc)
-    x = rng.standard_normal((NODES, 5))
-    y, there = np.zeros((NODES, 5)), to_device(np.zeros((NODES, 5)))
-    call = operators.agg_simple_n2n_fwd
-    for arguments, kind, text in (
-        ((there, x, graph), TypeError, "input_embedding: expected an array on the device like"),
-        ((y, to_device(x), graph), TypeError, "output_embedding: expected an array on the device"),
-        ((there[:3], to_device(x), graph), ValueError, r"expected shape \(9, 5\), got \(3, 5\)"),
-        ((there, to_device(x.astype("f")), graph), TypeError, "expected float32 like the inputs"),
-        ((there, to_device(x.astype("e")), graph), TypeError, "expected float32 or float64, got"),
-        ((there, to_device(x), graph, AggOp.Max, y), NotImplementedError, "expected None with"),
-    ):
-        with pytest.raises(kind, match=f"agg_simple_n2n_fwd: .*{text}"):
-            call(*arguments)
-    with pytest.raises(TypeError, match="stream: expected an integer"):
-        call(there, to_device(x), graph, stream_id="first")
+@every_call
+def test_calls_that_follow_copy_nothing(case, platform):
+    made = {n: case.moved(there, value) for n, value in case.given.items()}
+    runs = []
+    for _ in range(2):
+        outs = {n: there(np.zeros(shape, kind)) for n, (shape, kind) in case.outs.items()}
+        before = platform.copies, platform.reads
+        case.call(**outs, **made)
+        runs.append(outs)
+    assert (platform.copies, platform.reads) == before
+    for name, array in runs[0].items():
+        assert array.tobytes() == runs[1][name].tobytes(), name
 
 
-def test_bases(rng, platform):
-    x, w = rng.uniform(0.1, 1.1, (EDGES, 1)), np.pi * np.arange(1.0, 7)
-    rbf, sbf = rng.standard_normal((EDGES, 6)), rng.standard_normal((EDGES, 42))
-    compare(dimenet.radial_basis_fwd, [(EDGES, 6), (EDGES, 42)], [x, w], platform)
-    compare(dimenet.radial_basis_bwd, [(EDGES, 1), (6,)], [rbf, sbf, x, w], platform)
+@every_call
+def test_arrays_of_other_libraries(case):
+    got = case.run(lambda array: Tensor(there(array)))
+    assert_equal({name: tensor.array for name, tensor in got.items()}, case.run())
 
 
-def test_edge_to_edge(rng, platform):
-    src, dst = rng.integers(0, NODES, (2, EDGES))
-    order = np.argsort(dst, kind="stable")
-    offsets = np.searchsorted(dst[order], np.arange(NODES + 1))
-    shapes = (EDGES, 3), (EDGES, 42), (EDGES, 8), (50, 4)
-    arrays = [rng.standard_normal(shape) for shape in shapes]
-    given = [*arrays, np.stack([src, dst]), offsets, order]
-    compare(dimenet.agg_edge_to_edge_fwd, [(EDGES, 8)], given, platform, cuda_stream=5)
-    assert platform.streams == [5]
+@every_call
+def test_one_array_on_the_host(case):
+    for name in case.arrays:
+        if name in INDICES:
+            assert_equal(case.run(there, one=(name, lambda a: a)), case.run())
+            continue
+        text = f"^{case.call.__name__}: {name}: expected an array on the device like the other"
+        with pytest.raises(TypeError, match=text):
+            case.run(there, one=(name, lambda a: a))
+
+
+@every_call
+def test_one_array_on_a_device(case):
+    for name in case.arrays:
+        with pytest.raises(TypeError, match=f"^{case.call.__name__}: .*expected an array on the d"):
+            case.run(one=(name, there))
+
+
+@every_call
+def test_two_devices(case):
+    for name in case.arrays[1:]:
+        text = f"^{case.call.__name__}: {name}: expected device 0 like {case.arrays[0]}, got dev"
+        with pytest.raises(ValueError, match=text):
+            case.run(there, one=(name, lambda a: there(a, 1)))
+
+
+@every_call
+@pytest.mark.parametrize(
+    ("stream", "kind", "text"),
+    [
+        (True, TypeError, "expected an integer, got True"),
+        (np.True_, TypeError, "expected an integer, got "),
+        ("first", TypeError, "expected an integer, got 'first'"),
+        (-1, ValueError, "expected an integer from 0 to .*, got -1"),
+    ],
+)
+def test_streams_that_are_none(case, stream, kind, text):
+    with pytest.raises(kind, match=f"^{case.call.__name__}: {case.stream}: {text}"):
+        case.run(there, **{case.stream: stream})
+
+
+def test_graphs_on_two_devices(platform):
+    graph, x = plain(there), draw((NODES, 5))
+    for number in 1, 0, 1:
+        y = there(np.zeros((NODES, 5)), number)
+        operators.agg_simple_n2n_fwd(y, there(x, number), graph)
+        copies = platform.copies
+        operators.agg_simple_n2n_fwd(y, there(x, number), graph)
+        assert platform.copies == copies
+    assert platform.used[-1] == 1
+
+
+@pytest.mark.parametrize("op", [AggOp.Max, AggOp.Min])
+def test_extremes_of_long_rows(op):
+    """Many equals among the entries, in rows of several pieces."""
+    rng = np.random.default_rng(0)
+    offsets = np.array([0, 700, 700, 1000])
+    graph = pylibcugraphops.make_csc(offsets, rng.integers(0, 3, 1000), rng.permutation(1000))
+    x, edge = (rng.integers(-3, 3, (n, w)).astype("f") for n, w in ((3, 2), (1000, 40)))
+    gy, results = rng.standard_normal((3, 42)).astype("f"), []
+    for move in (lambda a: a.copy()), there:
+        y, gx, gedge = (move(np.zeros(a.shape, "f")) for a in (gy, x, edge))
+        location = move(np.zeros(gy.shape, int))
+        given = move(x), move(edge), graph, op
+        operators.agg_simple_n2n_e2n_fwd(y, *given, location)
+        operators.agg_simple_n2n_e2n_bwd(gx, gedge, move(gy), graph, op, location)
+        results.append([y, location, gedge, gx])
+    for host, device in zip(*results, strict=True):
+        np.testing.assert_allclose(np.asarray(device), host, 1e-5)
+    assert (results[0][1][1] == -1).all()
+
+
+def test_locations_of_other_rows_count_for_nothing():
+    graph = pylibcugraphops.make_csc([0, 1, 1, 3], [0, 1, 2])
+    gx, gy = there(np.zeros((3, 1))), there(np.ones((3, 1)))
+    location = there(np.array([[0], [10**12], [0]]))
+    operators.agg_simple_n2n_bwd(gx, gy, graph, AggOp.Max, location)
+    assert gx.ravel().tolist() == [1, 0, 0]
+
+
+X, Y, INTEGERS = np.zeros((NODES, 5)), np.zeros((NODES, 6)), np.zeros((NODES, 5), int)
+REFUSED = [
+    ((Y[:3, :5], X), ValueError, r"output_embedding: expected shape \(9, 5\), got \(3, 5\)"),
+    ((X, X.astype("f")), TypeError, "output_embedding: expected float32 like the inputs"),
+    ((X, X.astype("e")), TypeError, "input_embedding: expected float32 or float64, got float16"),
+    ((X, X, Graph([0], [0])), TypeError, "graph: expected what make_csc or make_bipartite_csc"),
+    ((X, X, plain, AggOp.Max, X), TypeError, "output_extrema_location: expected int32 or int64"),
+    ((X, X, plain, AggOp.Max, INTEGERS[:3]), ValueError, "output_extrema_location: expected shap"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "kind", "text"), REFUSED)
+def test_refusals(arguments, kind, text):
+    graph = [] if len(arguments) > 2 else [plain]
+    given = [
+        there(a) if isinstance(a, np.ndarray) else a(there) if a is plain else a
+        for a in (*arguments, *graph)
+    ]
+    with pytest.raises(kind, match=f"^agg_simple_n2n_fwd: {text}"):
+        operators.agg_simple_n2n_fwd(*given)
+
+
+def test_outputs_that_meet():
+    """As on the host: columns beside each other do not."""
+    graph, wide, weight = plain(there), there(Y), there(np.ones(40))
+    call, mean = operators.agg_weighted_n2n_fwd, (AggOp.Mean, None)
+    call(wide[:, :5], there(X), weight, graph, *mean, wide[:, 5])
+    with pytest.raises(ValueError, match="node_degree: expected memory of its own, got some of ou"):
+        call(wide[:, :5], there(X), weight, graph, *mean, wide[:, 4])
+    flat = np.broadcast_to(np.zeros((NODES, 1)), (NODES, 5)).view(strict.Strict)
+    with pytest.raises(ValueError, match="output_embedding: expected distinct elements"):
+        call(flat, there(X), weight, graph)
+
+
+def test_index_arrays_are_told_apart(platform):
+    """By their place in memory on a device, by what they hold on the host."""
+    case = next(c for c in CASES if c.call is dimenet.agg_edge_to_edge_fwd)
+    arrays = {n: a for n, a in case.given.items() if n not in INDICES}
+    packed = {n: case.given[n] for n in INDICES & case.given.keys()}
+    src, dst = packed["coo_idx"]
+
+    def run(coo, move):
+        index = packed | {"coo_idx": coo, "output_embedding": np.zeros((40, 8))}
+        index = {n: move(a) if n != "coo_idx" else a for n, a in index.items()}
+        case.call(**index, **{n: move(a) for n, a in arrays.items()})
+        return {"output_embedding": index["output_embedding"]}
+
+    others = np.stack([src[::-1], dst])
+    for place in there, np.array:
+        first, second = place(packed["coo_idx"]), place(others)
+        for coo, same in (first, packed["coo_idx"]), (second, others), (first, packed["coo_idx"]):
+            assert_equal(run(coo, there), run(same, lambda a: a))
+    changed = np.array(others)
+    run(changed, there)
+    changed[:] = packed["coo_idx"]
+    assert_equal(run(changed, there), case.run())
+    assert len(_remembered._kept) <= _remembered.MOST
+
+
+def test_the_last_index_arrays_are_kept(platform):
+    case = next(c for c in CASES if c.call is operators.agg_dmpnn_e2e_fwd)
+    for _ in range(_remembered.MOST + 5):
+        case.run(there)
+    assert len(_remembered._kept) == _remembered.MOST
+    for (_, where, number, (address, *_)), (_, (array,)) in _remembered._kept.items():
+        assert (where, number) == (platform, 0)
+        assert platform.address(array) == address

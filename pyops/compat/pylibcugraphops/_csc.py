@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from ..._indices import check_indices
 from ...graph import Graph
-from ._queue import on_host
 
 Integers = npt.ArrayLike
 
@@ -19,7 +18,11 @@ class BipartiteCsc:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.on_device: Any = None
+        self.made: dict[Any, Any] = {}
+        """What calls have made of it, see `_queue.made_of`."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "made": {}}
 
     @property
     def n_src_nodes(self) -> int:
@@ -74,8 +77,7 @@ def make_bipartite_csc(
     """
     caller = "make_bipartite_csc"
     arrays = {"offsets": offsets, "indices": indices, "map_csc_to_coo": map_csc_to_coo}
-    given = {n: on_host(a) for n, a in arrays.items() if a is not None}
-    checked = {n: check_indices(f"{caller}: {n}", a) for n, a in given.items()}
+    checked = {n: check_indices(f"{caller}: {n}", a) for n, a in arrays.items() if a is not None}
     kind = checked["offsets"].dtype
     for name, array in checked.items():
         if array.dtype != kind:

@@ -1,7 +1,8 @@
 """Low-level calls with CuPy arrays: queued on the stream that they name, as NVIDIA's calls are.
 
-Arrays of one call are all on a device or all on the host. Graphs are made of arrays of either kind,
-checked on the host, and moved to a device once, when a call first comes with arrays there.
+Arrays of one call are all on a device or all on the host; those on a device may belong to any
+library that speaks DLPack. Graphs are made of arrays of either kind, checked on the host, and moved
+to a device once, when a call first comes with arrays there. So is what calls make of graphs.
 """
 
 from __future__ import annotations
@@ -10,17 +11,39 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ... import _arrays
-from ..._arrays import Array, on_device
+from ..._arrays import Array
 from ...graph import Graph
+
+if TYPE_CHECKING:
+    from ...cuda._device import Platform
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 STREAMS = "cuda_stream", "stream_id"
-_queued: ContextVar[bool] = ContextVar("_queued", default=False)
+
+
+class There(NamedTuple):
+    """Where a call has its arrays, if that is a device."""
+
+    platform: Platform
+    device: int
+
+
+_there: ContextVar[There | None] = ContextVar("_there", default=None)
+
+
+def there() -> There | None:
+    """The device of the call that is running, None on the host."""
+    return _there.get()
+
+
+def on_device(value: Any) -> bool:
+    """Whether a value is an array on a device."""
+    return _arrays.on_device(value) and hasattr(value, "dtype")
 
 
 def queued(function: Function) -> Function:
@@ -33,36 +56,42 @@ def queued(function: Function) -> Function:
             return function(*arguments, **keywords)
         bound = signature.bind(*arguments, **keywords)
         bound.apply_defaults()
-        return run(function.__name__, bound.arguments, lambda: function(*arguments, **keywords))
+        return run(function.__name__, bound.arguments, lambda given: function(**given))
 
     return call  # type: ignore[return-value]
 
 
-def run(caller: str, given: dict[str, Any], function: Callable[[], Any]) -> Any:
+def run(caller: str, given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> Any:
     """A call on the stream among its arguments, on the device of its first array."""
     from ...cuda._device import platform
 
     on = platform(caller)
-    stream = next(given[name] for name in STREAMS if name in given)
-    _arrays.check_size(f"{caller}: stream", stream, 0, 2**63 - 1)
-    _, number = on.adopt(next(filter(on_device, given.values())))
-    token = _queued.set(True)
-    try:
-        with on.on(number), on.stream(stream):
-            return function()
-    finally:
-        _queued.reset(token)
+    name = next(name for name in STREAMS if name in given)
+    stream = _arrays.check_size(f"{caller}: {name}", given[name], 0, 2**63 - 1)
+    first = next(name for name, value in given.items() if on_device(value))
+    _, number = on.adopt(given[first])
+    with on.on(number), on.stream(stream):
+        arrays = dict(given)
+        for name, value in given.items():
+            if on_device(value):
+                arrays[name], device = on.adopt(value)
+                if device != number:
+                    raise ValueError(
+                        f"{caller}: {name}: expected device {number} like {first}, "
+                        f"got device {device}"
+                    )
+        token = _there.set(There(on, number))
+        try:
+            return function(arrays)
+        finally:
+            _there.reset(token)
 
 
 def check_array(label: str, array: Any) -> Array:
     """The argument, if it is an array of a supported precision where the call has its arrays."""
-    if not _queued.get():
+    if there() is None:
         return _arrays.check_array(label, array)
-    if not on_device(array):
-        raise TypeError(
-            f"{label}: expected an array on the device like the other arguments, "
-            f"got {_arrays.kind_of(array)}"
-        )
+    _refuse_on_host(label, array)
     if array.dtype.char not in _arrays.VARIANTS:
         raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
     found: Array = array
@@ -71,36 +100,52 @@ def check_array(label: str, array: Any) -> Array:
 
 def check_output(label: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array given to be written to."""
-    if not _queued.get():
+    if there() is None:
         return _arrays.check_output(label, array, shape, dtype)
     found = check_array(label, array)
     if found.dtype != dtype:
         raise TypeError(f"{label}: expected {dtype} like the inputs, got {found.dtype}")
-    if found.shape != shape:
-        raise ValueError(f"{label}: expected shape {shape}, got {found.shape}")
+    _check_place(label, found, shape)
     return found
+
+
+def check_numbers(label: str, array: Any, shape: tuple[int, ...]) -> Any:
+    """An array given on the device that holds indices, or takes some."""
+    _refuse_on_host(label, array)
+    if array.dtype not in (np.int32, np.int64):
+        raise TypeError(f"{label}: expected int32 or int64, got {array.dtype}")
+    _check_place(label, array, shape)
+    return array
+
+
+def _refuse_on_host(label: str, array: Any) -> None:
+    if not on_device(array):
+        raise TypeError(
+            f"{label}: expected an array on the device like the other arguments, "
+            f"got {_arrays.kind_of(array)}"
+        )
+
+
+def _check_place(label: str, array: Any, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{label}: expected shape {shape}, got {array.shape}")
+    if any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
+        raise ValueError(f"{label}: expected distinct elements, got strides {array.strides}")
 
 
 def graph_for(holder: Any) -> Any:
     """The graph of what `make_csc` and its like make, where the call has its arrays."""
-    if not _queued.get():
-        return holder.graph
-    if holder.on_device is None:
-        holder.on_device = holder.graph.to_device()
-    return holder.on_device
+    return made_of(holder, "itself", lambda: holder.graph)
 
 
-def moved(graph: Graph) -> Any:
-    """A graph of this call alone."""
-    return graph.to_device() if _queued.get() else graph
-
-
-def on_host(indices: Any) -> Any:
-    """Indices that can be checked: of those on a device a copy."""
-    return indices.get() if on_device(indices) else indices
-
-
-def refuse_on_device(label: str, argument: Any) -> None:
-    """Refuse what only the host can do."""
-    if _queued.get() and argument is not None:
-        raise NotImplementedError(f"{label}: expected None with arrays on a device")
+def made_of(holder: Any, name: Any, make: Callable[[], Any]) -> Any:
+    """A graph or an array that is made once of such a graph, where the call has its arrays."""
+    if name not in holder.made:
+        holder.made[name] = make()
+    made, where = holder.made[name], there()
+    if where is None:
+        return made
+    if (name, where.device) not in holder.made:
+        moved = made.to_device() if isinstance(made, Graph) else where.platform.copy(made)
+        holder.made[name, where.device] = moved
+    return holder.made[name, where.device]

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..._arrays import Array, on_device
+from ..._arrays import Array
 from ..._indices import Indices
-from ._queue import check_output
+from ._queue import check_numbers, check_output, there
 
 
 def write(caller: str, **outputs: tuple[Any, Array | Indices | None]) -> None:
@@ -19,16 +19,20 @@ def write(caller: str, **outputs: tuple[Any, Array | Indices | None]) -> None:
         check = check_output if result.dtype.kind == "f" else _check_indices
         check(f"{caller}: {name}", target, result.shape, result.dtype)
         for other in names[:i]:
-            if _share(target, outputs[other][0]):
+            if np.shares_memory(_in_memory(target), _in_memory(outputs[other][0])):
                 raise ValueError(
                     f"{caller}: {name}: expected memory of its own, got some of {other}"
                 )
     for target, result in outputs.values():
-        target[...] = result
+        assert result is not None
+        target[...] = result.astype(target.dtype, copy=False)
 
 
 def _check_indices(label: str, target: Any, shape: tuple[int, ...], _: Any) -> None:
     """An array given to take indices of either kind."""
+    if there() is not None:
+        check_numbers(label, target, shape)
+        return
     if not isinstance(target, np.ndarray) or target.dtype not in (np.int32, np.int64):
         raise TypeError(f"{label}: expected an array of int32 or int64, got {type(target)}")
     if target.shape != shape:
@@ -37,5 +41,20 @@ def _check_indices(label: str, target: Any, shape: tuple[int, ...], _: Any) -> N
         raise ValueError(f"{label}: expected a writeable array, got a read-only one")
 
 
-def _share(one: Any, other: Any) -> bool:
-    return not on_device(one) and np.shares_memory(one, other)
+def _in_memory(array: Any) -> Any:
+    """An array of which only the place in memory is looked at."""
+    where = there()
+    return array if where is None else np.asarray(_Place(array, where.platform.address(array)))
+
+
+class _Place:
+    """The addresses of an array on a device, as NumPy knows those of its own."""
+
+    def __init__(self, array: Any, address: int) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, True),
+            "shape": array.shape,
+            "strides": array.strides,
+            "typestr": array.dtype.str,
+        }

@@ -2,9 +2,13 @@
 
 Outputs are arrays of the caller, written to. Distances are scaled by the cutoff, [num_edges, 1].
 ``coo_idx`` is [2, num_edges], sources over destinations; offsets and permutations of the edges are
-checked against it, on the host. `mma_operation` means nothing here, `cuda_stream` is for arrays on
-a device, see `_queue`. Widths are free: the number of degrees follows from the arrays only through
-`num_spherical`, 7 as there.
+checked against it, on the host. `mma_operation` means nothing here. Widths are free: the number of
+degrees follows from the arrays only through `num_spherical`, 7 as there.
+
+`cuda_stream` is for arrays on a device, see `_queue`. Index arrays there are read and checked when
+a call first comes with them, and their graph is kept for the calls that follow, which copy nothing.
+**They must not be written to after that**: other indices belong in other arrays, or in host memory,
+where they are compared at each call. The graphs of the last calls keep their memory.
 
 Unlike the original, gradients by angles and second derivatives by distances exist in
 `pyops.dimenet_aggregate` and `pyops.dimenet_basis`; these calls leave them out where it does.
@@ -23,7 +27,8 @@ from ...dimenet import dimenet_basis
 from ...graph import Graph
 from ...ops.dimenet_aggregate import dimenet_aggregate
 from ._names import in_names_of_call
-from ._queue import check_array, moved, on_host, queued
+from ._queue import check_array, queued, there
+from ._remembered import on_host, remembered
 from ._results import write
 
 Integers = npt.ArrayLike
@@ -301,7 +306,19 @@ def _columns(caller: str, **columns: Array) -> list[Array]:
     return [array[:, 0] for array in columns.values()]
 
 
-def _graph(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
+def _graph(caller: str, coo_idx: Integers, **packed: Integers) -> Any:
+    """The graph of a call, where it has its arrays."""
+
+    def make() -> Any:
+        graph = _checked(caller, coo_idx, **packed)
+        if there() is None:
+            return graph
+        return remembered(f"graph of {graph.num_dst} nodes", [coo_idx], graph.to_device)
+
+    return remembered(f"coo_idx {' '.join(packed)}", [coo_idx, *packed.values()], make)
+
+
+def _checked(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
     """The graph of the list of edges, which offsets and permutation have to describe as well."""
     try:
         ends = np.asanyarray(on_host(coo_idx))
@@ -329,5 +346,4 @@ def _graph(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
             raise ValueError(f"{caller}: dst_edge_index: expected edges by destination")
     elif (np.diff(src) < 0).any():
         raise ValueError(f"{caller}: coo_idx: expected edges sorted by source")
-    found: Graph = moved(graph)
-    return found
+    return graph

@@ -4,12 +4,14 @@ Messages come from the sources (n2n), from the edges (e2n), or from both side by
 has the destination's own features after them. ``output_extrema_location`` takes, for a maximum or
 minimum, the number of the entry that attains it, the first of equals, -1 in empty rows. Weighted
 means are divided by the sum of the weights, which ``node_degree`` takes if it is given.
-``stream_id`` is for arrays on a device, see `_queue`; there, maxima
-and minima have no ``output_extrema_location``, which their backward calls need.
+``stream_id`` is for arrays on a device, see `_queue`. There,
+locations that backward calls are given are not looked at: an entry of another destination counts
+for nothing.
 """
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,17 +20,10 @@ from ...._arrays import Array
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
 from .._csc_full import Csc
-from .._queue import queued, refuse_on_device
+from .._queue import queued
 from .._results import write
-from ._reductions import (
-    EXTREMES,
-    AggOp,
-    back_by_extremes,
-    check_call,
-    find_extremes,
-    read_extremes,
-    tables,
-)
+from ._extremes import back_by_extremes, find_extremes, read_extremes
+from ._reductions import EXTREMES, AggOp, check_call, tables
 
 
 class Aggregation:
@@ -48,11 +43,7 @@ class Aggregation:
         y = aggregate(g, x, edge, None, own, reduce=operation.value)
         outputs = {"output_embedding": (output, y)}
         if operation in EXTREMES and location is not None:
-            refuse_on_device(f"{caller}: output_extrema_location", location)
-            parts = [] if x is None else [x[g.src]]
-            parts += [] if edge is None else [edge[g.edge_ids]]
-            messages = np.concatenate(parts, axis=1)
-            found = find_extremes(g, messages, y[:, : messages.shape[1]])
+            found = find_extremes(g, x, edge, None, y, operation)
             outputs["output_extrema_location"] = location, found
         write(caller, **outputs)
 
@@ -68,7 +59,7 @@ class Aggregation:
         widths = {
             n: outs[f"grad_{n}"].shape[1] if n else 0 for n in (self.nodes, self.edges, self.own)
         }
-        before = np.cumsum([0, widths[self.nodes], widths[self.edges], widths[self.own]])
+        before = [0, *accumulate(widths[n] for n in (self.nodes, self.edges, self.own))]
         if gy.shape[1] != before[-1]:
             raise ValueError(
                 f"{caller}: grad_output: expected shape ({g.num_dst}, {before[-1]}), got {gy.shape}"
@@ -77,12 +68,10 @@ class Aggregation:
         results: dict[str, Array] = {}
         if operation in EXTREMES:
             entries = read_extremes(caller, g, location, messages.shape)
-            for n, rows, part in (
-                (self.nodes, g.src, slice(0, before[1])),
-                (self.edges, g.edge_ids, slice(before[1], before[2])),
-            ):
+            for n, of_edges in ((self.nodes, False), (self.edges, True)):
                 if n:
-                    results[n] = back_by_extremes(entries[:, part], rows, sizes[n], gy[:, part])
+                    columns = slice(*before[of_edges : of_edges + 2])
+                    results[n] = back_by_extremes(g, entries, messages, columns, of_edges)
         else:
             zeros = [
                 np.zeros_like(gy, shape=(sizes[n], widths[n])) if n else None

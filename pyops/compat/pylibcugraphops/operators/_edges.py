@@ -1,31 +1,37 @@
 """Relations, messages between edges, and edge updates: agg_hg_basis, agg_dmpnn, update_efeat.
 
 Every edge has one entry in the calls that return rows of edges; these stand in the order of the
-edge arrays. ``stream_id`` is accepted and means nothing here.
+edge arrays. ``stream_id`` is for arrays on a device, see `_queue`; ``rev_edge_ids`` may be in host
+memory all the same, and there, is read once: see `_remembered`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...._arrays import Array
-from ...._indices import Indices
-from ....graph import Graph
+from ....graph import Graph, _of_groups
+from ....ops.aggregate import aggregate
 from ....ops.edge_to_edge import edge_to_edge
 from ....ops.edge_update import edge_update
 from ....ops.hetero_basis import hetero_basis
 from .._csc import BipartiteCsc
 from .._csc_full import Csc, CscHg
 from .._names import in_names_of_call
+from .._queue import made_of, queued
+from .._remembered import on_host
 from .._results import write
 from ._reductions import check_call, table, tables
 
 _RELATIONS = {"x": "input_embedding", "weight": "weights_combination", "gy": "grad_output"}
 _MESSAGES = {"reverse": "rev_edge_ids"}
+_UPDATES = {"edge": "grad_output_edge_embedding"}
 
 
+@queued
 @in_names_of_call(_RELATIONS)
 def agg_hg_basis_n2n_post_fwd(
     output_embedding: Array,
@@ -41,14 +47,14 @@ def agg_hg_basis_n2n_post_fwd(
     With `norm_by_out_degree` the entries of one type into a destination are averaged.
     """
     caller = "agg_hg_basis_n2n_post_fwd"
-    x, g, weight, _ = _relations(
-        caller, input_embedding, weights_combination, graph, norm_by_out_degree
-    )
-    y = hetero_basis(g, x, weight)
+    x = input_embedding
+    relations = _relations(caller, x, weights_combination, graph, norm_by_out_degree)
+    y = hetero_basis(relations.graph, x, relations.weight)
     y = np.concatenate([y, x], axis=1) if concat_own else y
     write(caller, output_embedding=(output_embedding, y))
 
 
+@queued
 @in_names_of_call(_RELATIONS)
 def agg_hg_basis_n2n_post_bwd(
     grad_input: Array | None,
@@ -63,9 +69,8 @@ def agg_hg_basis_n2n_post_bwd(
 ) -> None:
     """The gradients of `agg_hg_basis_n2n_post_fwd` that are not None."""
     caller = "agg_hg_basis_n2n_post_bwd"
-    x, g, weight, factors = _relations(
-        caller, input_embedding, weights_combination, graph, norm_by_out_degree
-    )
+    x = input_embedding
+    g, weight, shares = _relations(caller, x, weights_combination, graph, norm_by_out_degree)
     width = weight.shape[1] * x.shape[1]
     gy = table(f"{caller}: grad_output", grad_output, g.num_dst)
     if gy.shape[1] != width + concat_own * x.shape[1]:
@@ -81,33 +86,48 @@ def agg_hg_basis_n2n_post_bwd(
         gx = gx + gy[:, width:] if concat_own else gx
         results["grad_input"] = grad_input, gx
     if grad_weights is not None:
-        if factors is not None:
-            by_type = np.zeros((graph.n_edge_types, gw.shape[1]), gw.dtype)
-            np.add.at(by_type, graph.edge_types, factors * gw)
-            gw = by_type
+        if shares is not None:
+            types, count = graph.edge_types, graph.n_edge_types
+            groups = made_of(graph, "groups", lambda: _of_groups(types, count))
+            gw = aggregate(groups, None, gw, shares)
         results["grad_weights"] = grad_weights, gw
     write(caller, **results)
 
 
-def _relations(
-    caller: str, x: Any, weight: Any, graph: Any, normed: bool
-) -> tuple[Array, Graph, Array, Array | None]:
-    """The features, the graph of relations, its weights; normed, those of entries and factors."""
+class _Relations(NamedTuple):
+    """A graph of relations, its weights, and how entries share them, if they are averaged."""
+
+    graph: Any
+    weight: Array
+    shares: Array | None
+
+
+def _relations(caller: str, x: Any, weight: Any, graph: Any, normed: bool) -> _Relations:
+    """What the calls give `hetero_basis`, where they have their arrays."""
     g = check_call(caller, graph, CscHg)
     x = table(f"{caller}: input_embedding", x, g.num_src)
-    types, count = graph.edge_types, graph.n_edge_types
+    host, types, count = graph.graph, graph.edge_types, graph.n_edge_types
     if weight is None:
-        weight = np.eye(count, dtype=x.dtype)
+        weight = made_of(graph, f"bases {x.dtype}", lambda: np.eye(count, dtype=x.dtype))
     weight = table(f"{caller}: weights_combination", weight, count)
     if not normed:
-        return x, g.with_edge_ids(types, count), weight, None
-    pairs = g.dst.astype(np.int64) * count + types
-    _, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-    factors = (1 / counts[which])[:, None].astype(x.dtype)
-    entries = g.with_edge_ids(np.arange(g.num_entries), g.num_entries)
-    return x, entries, factors * weight[types], factors
+        typed = made_of(graph, "typed", lambda: host.with_edge_ids(types, count))
+        return _Relations(typed, weight, None)
+
+    def share() -> Array:
+        pairs = host.dst.astype(np.int64) * count + types
+        _, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+        shares: Array = (1 / counts[which]).astype(x.dtype)
+        return shares
+
+    entries = host.num_entries
+    numbered = made_of(graph, "entries", lambda: host.with_edge_ids(np.arange(entries), entries))
+    shares = made_of(graph, f"shares {x.dtype}", share)
+    of_entries = weight[made_of(graph, "types", lambda: types)]
+    return _Relations(numbered, shares[:, None] * of_entries, shares)
 
 
+@queued
 @in_names_of_call(_MESSAGES)
 def agg_dmpnn_e2e_fwd(
     output_edge_embedding: Array,
@@ -121,11 +141,12 @@ def agg_dmpnn_e2e_fwd(
     caller = "agg_dmpnn_e2e_fwd"
     g = check_call(caller, graph, Csc)
     h = table(f"{caller}: input_edge_embedding", input_edge_embedding, g.num_edges)
-    y = edge_to_edge(g, h, exclude="image", reverse=rev_edge_ids)
+    y = edge_to_edge(g, h, exclude="image", reverse=on_host(rev_edge_ids))
     y = np.concatenate([y, h], axis=1) if concat_own else y
     write(caller, output_edge_embedding=(output_edge_embedding, y))
 
 
+@queued
 @in_names_of_call(_MESSAGES)
 def agg_dmpnn_e2e_bwd(
     grad_input_edge_embedding: Array,
@@ -139,11 +160,14 @@ def agg_dmpnn_e2e_bwd(
     caller = "agg_dmpnn_e2e_bwd"
     g = check_call(caller, graph, Csc)
     gy = table(f"{caller}: grad_output_edge_embedding", grad_output_edge_embedding, g.num_edges)
-    width = gy.shape[1] // (1 + bool(concat_own))
-    sums = gy[:, :width]
-    (gh,) = edge_to_edge.backward(
-        g, np.zeros_like(sums), sums, exclude="image", reverse=rev_edge_ids
-    )
+    width, odd = divmod(gy.shape[1], 1 + bool(concat_own))
+    if odd:
+        raise ValueError(
+            f"{caller}: grad_output_edge_embedding: expected an even number of columns, "
+            f"got shape {gy.shape}"
+        )
+    sums, reverse = gy[:, :width], on_host(rev_edge_ids)
+    (gh,) = edge_to_edge.backward(g, np.zeros_like(sums), sums, exclude="image", reverse=reverse)
     assert gh is not None
     gh = gh + gy[:, width:] if concat_own else gh
     write(caller, grad_input_edge_embedding=(grad_input_edge_embedding, gh))
@@ -151,49 +175,49 @@ def agg_dmpnn_e2e_bwd(
 
 def _update(caller: str, output: Any, edge: Any, src: Any, dst: Any, graph: Any, mode: str) -> None:
     g = check_call(caller, graph, BipartiteCsc)
-    order = _one_entry_each(caller, g)
-    ways = {
-        "input_edge_embedding": None,
-        "input_src_node_embedding": g,
-        "input_dst_node_embedding": g.reverse(),
-    }
+    sizes = {"edge": g.num_edges, "src_node": g.num_src, "dst_node": g.num_dst}
     given = {
-        name: (array, g.num_edges if way is None else way.num_src)
-        for (name, way), array in zip(ways.items(), (edge, src, dst), strict=True)
+        f"input_{name}_embedding": (array, size)
+        for (name, size), array in zip(sizes.items(), (edge, src, dst), strict=True)
         if array is not None
     }
+    in_order = made_of(graph, "in order", lambda: _by_edges(caller, graph.graph))
     if not given:
         raise TypeError(f"{caller}: expected an input embedding, got none")
     arrays = tables(caller, given)
     first, like = next(iter(arrays.items()))
-    rows = []
     for name, array in arrays.items():
         if mode == "sum" and array.shape[1] != like.shape[1]:
             raise ValueError(
                 f"{caller}: {name}: expected {like.shape[1]} columns like {first}, "
                 f"got {array.shape}"
             )
-        way = ways[name]
-        rows.append(array if way is None else edge_update(way, array)[order])
-    y = np.concatenate(rows, axis=1) if mode == "concat" else sum(rows[1:], rows[0])
+    if src is not None:
+        y = edge_update(in_order, src, dst, edge, mode=mode)
+    elif dst is not None:
+        turned = made_of(graph, "turned", lambda: _by_edges(caller, graph.graph).reverse())
+        y = edge_update(turned, dst, None, edge, mode=mode)
+    else:
+        y = edge
     write(caller, output_edge_embedding=(output, y))
 
 
-def _one_entry_each(caller: str, graph: Graph) -> Indices:
-    """The entry of each edge."""
+def _by_edges(caller: str, graph: Graph) -> Graph:
+    """The graph with its entries in the order of their edges."""
     order = np.argsort(graph.edge_ids, kind="stable")
     if not np.array_equal(graph.edge_ids[order], np.arange(graph.num_edges)):
         raise ValueError(f"{caller}: graph: expected one entry for each edge, got others")
-    return order
+    return Graph(graph.src[order], graph.dst[order], graph.num_src, graph.num_dst)
 
 
 def _update_back(
     caller: str, grads: dict[str, Any], gy: Any, graph: Any, dims: list[int], mode: str
 ) -> None:
     g = check_call(caller, graph, BipartiteCsc)
-    _one_entry_each(caller, g)
+    in_order = made_of(graph, "in order", lambda: _by_edges(caller, graph.graph))
+    turned = made_of(graph, "turned", lambda: _by_edges(caller, graph.graph).reverse())
     gy = table(f"{caller}: grad_output_edge_embedding", gy, g.num_edges)
-    before = [0, *np.cumsum(dims)] if mode == "concat" else [0, 0, 0]
+    before = [0, *accumulate(dims)] if mode == "concat" else [0, 0, 0]
     width = sum(dims) if mode == "concat" else dims[0]
     if gy.shape[1] != width:
         raise ValueError(
@@ -201,19 +225,17 @@ def _update_back(
             f"got {gy.shape}"
         )
     results = {}
-    ways = {"edge": None, "src_node": g, "dst_node": g.reverse()}
+    ways = {"edge": None, "src_node": turned, "dst_node": in_order}
     for (name, way), first, dim in zip(ways.items(), before, dims, strict=False):
         label = f"grad_input_{name}_embedding"
-        if grads[label] is None:
-            continue
-        part = gy[:, first : first + dim]
-        if way is not None:
-            zeros = np.zeros((way.num_src, dim), gy.dtype)
-            (part, *_) = edge_update.backward(way, zeros, None, None, part[g.edge_ids])
-        results[label] = grads[label], part
+        if grads[label] is not None:
+            part = gy[:, first : first + dim]
+            results[label] = grads[label], part if way is None else aggregate(way, None, part)
     write(caller, **results)
 
 
+@queued
+@in_names_of_call(_UPDATES)
 def update_efeat_e2e_concat_fwd(
     output_edge_embedding: Array,
     input_edge_embedding: Array | None,
@@ -227,6 +249,8 @@ def update_efeat_e2e_concat_fwd(
     _update("update_efeat_e2e_concat_fwd", output_edge_embedding, *given, graph, "concat")
 
 
+@queued
+@in_names_of_call(_UPDATES)
 def update_efeat_e2e_concat_bwd(
     grad_input_edge_embedding: Array | None,
     grad_input_src_node_embedding: Array | None,
@@ -245,6 +269,8 @@ def update_efeat_e2e_concat_bwd(
     _update_back(caller, grads, grad_output_edge_embedding, graph, dims, "concat")
 
 
+@queued
+@in_names_of_call(_UPDATES)
 def update_efeat_e2e_sum_fwd(
     output_edge_embedding: Array,
     input_edge_embedding: Array | None,
@@ -258,6 +284,8 @@ def update_efeat_e2e_sum_fwd(
     _update("update_efeat_e2e_sum_fwd", output_edge_embedding, *given, graph, "sum")
 
 
+@queued
+@in_names_of_call(_UPDATES)
 def update_efeat_e2e_sum_bwd(
     grad_input_edge_embedding: Array | None,
     grad_input_src_node_embedding: Array | None,

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array, check_number, check_size, on_device
+from ...._arrays import Array, check_number, check_size
 from ...._operator import Operator
 from ....ops.gat import gat
 from ....ops.gat_v2 import gat_v2
 from ....ops.transformer_conv import transformer_conv
 from .._csc import BipartiteCsc
-from .._queue import check_array, check_output, graph_for, run
+from .._queue import check_array, check_output, graph_for, on_device, run
 from ._scores import ACTIVATIONS, logits_of
 
 INPUTS = {
@@ -113,7 +113,7 @@ class Call:
                     f"{self.__name__}: {name}: expected {wanted}, got {type(given[name]).__name__}"
                 )
         if any(map(on_device, given.values())):
-            run(self.__name__, given, lambda: self._run(given))
+            run(self.__name__, given, self._run)
         else:
             self._run(given)
 

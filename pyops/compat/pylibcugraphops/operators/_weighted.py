@@ -17,9 +17,10 @@ from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
 from .._csc_full import Csc
 from .._names import in_names_of_call
-from .._queue import check_array, queued, refuse_on_device
+from .._queue import check_array, queued
 from .._results import write
-from ._reductions import EXTREMES, AggOp, check_call, find_extremes, table, weight_sums
+from ._extremes import find_extremes
+from ._reductions import EXTREMES, AggOp, check_call, table, weight_sums
 
 _NAMES = {"x": "input_embedding", "weight": "edge_weight", "gy": "grad_output"}
 
@@ -142,9 +143,8 @@ def _forward(
         return y / sums, {} if degree is None else {"node_degree": (degree, sums[:, 0])}
     if operation not in EXTREMES or location is None:
         return y, {}
-    refuse_on_device(f"{caller}: output_extrema_location", location)
-    messages = weight[graph.edge_ids][:, None] * x[graph.src]
-    return y, {"output_extrema_location": (location, find_extremes(graph, messages, y))}
+    found = find_extremes(graph, x, None, weight, y, operation)
+    return y, {"output_extrema_location": (location, found)}
 
 
 def _backward(

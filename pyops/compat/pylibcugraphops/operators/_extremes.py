@@ -1,0 +1,79 @@
+"""Maxima and minima by the entries that attain them, numbered one destination after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...._arrays import Array
+from ...._indices import Indices, check_indices
+from .._queue import check_numbers, there
+from ._reductions import AggOp
+
+
+def find_extremes(
+    graph: Any,
+    x: Array | None,
+    edge: Array | None,
+    weight: Array | None,
+    best: Array,
+    operation: AggOp,
+) -> Indices:
+    """The entry that attains each extreme, the first of equals; -1 in empty rows."""
+    if there() is not None:
+        from ....cuda._extremes import attained
+
+        attaining: Indices = attained(graph, x, edge, weight, operation is AggOp.Max)
+        return attaining
+    parts = [] if x is None else [x[graph.src]]
+    parts += [] if edge is None else [edge[graph.edge_ids]]
+    messages = np.concatenate(parts, axis=1)
+    if weight is not None:
+        messages = weight[graph.edge_ids][:, None] * messages
+    best = best[:, : messages.shape[1]]
+    # Entries stand by destination here.
+    hit = (messages == best[graph.dst]) | (np.isnan(messages) & np.isnan(best[graph.dst]))
+    entries = np.where(hit, np.arange(len(hit))[:, None], len(hit))
+    found = np.full(best.shape, -1)
+    degrees = graph.in_degrees()
+    full = np.flatnonzero(degrees)
+    if len(full):
+        starts = (np.cumsum(degrees) - degrees)[full]
+        found[full] = np.minimum.reduceat(entries, starts, axis=0)
+    return found
+
+
+def read_extremes(caller: str, graph: Any, location: Any, shape: tuple[int, ...]) -> Indices:
+    """The entries that attained the extremes, each of its own destination."""
+    label = f"{caller}: output_extrema_location"
+    if location is None:
+        raise TypeError(f"{label}: expected what the forward call wrote, got None")
+    if there() is not None:
+        given: Indices = check_numbers(label, location, shape)
+        return given
+    entries = check_indices(label, np.ravel(location)).reshape(np.shape(location))
+    if entries.shape != shape:
+        raise ValueError(f"{label}: expected shape {shape}, got {entries.shape}")
+    ends = np.cumsum(graph.in_degrees())[:, None]
+    starts = ends - graph.in_degrees()[:, None]
+    if not np.where(starts == ends, entries == -1, (entries >= starts) & (entries < ends)).all():
+        raise ValueError(f"{label}: expected entries of each destination, got others")
+    return entries
+
+
+def back_by_extremes(
+    graph: Any, entries: Indices, gy: Array, columns: slice, of_edges: bool
+) -> Array:
+    """The gradient by a table of sources, or edges: what belongs to the entries that attained."""
+    if there() is not None:
+        from ....cuda._extremes import pull
+
+        pulled: Array = pull(graph, entries, gy, columns, of_edges)
+        return pulled
+    entries, gy = entries[:, columns], gy[:, columns]
+    rows, count = (graph.edge_ids, graph.num_edges) if of_edges else (graph.src, graph.num_src)
+    gradient = np.zeros((count, gy.shape[1]), gy.dtype)
+    nodes, places = np.nonzero(entries >= 0)
+    np.add.at(gradient, (rows[entries[nodes, places]], places), gy[nodes, places])
+    return gradient
