@@ -4,7 +4,7 @@ import pytest
 
 from . import host, rooms
 
-REAL = "test_rooms", "test_attention", "test_device"
+REAL = "test_rooms", "test_attention", "test_compat", "test_device"
 """The files that a device runs; the others are about this machine."""
 
 

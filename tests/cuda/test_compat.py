@@ -11,7 +11,8 @@ from pyops.compat.pylibcugraphops import _remembered, dimenet, operators
 from pyops.compat.pylibcugraphops.operators import AggOp
 from pyops.cuda import _device, _door
 
-from . import strict
+from ..compare import assert_same
+from . import rooms, strict
 from .compat_calls import CASES, NODES, draw, plain
 from .host import COMPILER
 from .strict import StrictPlatform, Tensor
@@ -20,27 +21,36 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 ONE_OF_EACH = list({case.call.__name__: case for case in CASES}.values())
 every_call = pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)
+without_device = pytest.mark.skipif(rooms.DEVICE, reason="about this machine")
 INDICES = {"coo_idx", "src_offsets", "dst_offsets", "dst_edge_index", "rev_edge_ids"}
 
 
 @pytest.fixture(autouse=True)
 def platform(monkeypatch):
+    monkeypatch.setattr(_remembered, "_kept", {})
+    if rooms.DEVICE:
+        return None
     made = StrictPlatform()
     monkeypatch.setattr(_device, "found", lambda: made)
     monkeypatch.setattr(_door, "run", strict.run)
-    monkeypatch.setattr(_remembered, "_kept", {})
     return made
 
 
 def there(array, number=0):
+    if rooms.DEVICE:
+        return rooms.move(array)
     moved = strict.strict(array)
     moved.number = number
     return moved
 
 
-def assert_equal(got, expected):
+def back(array):
+    return rooms.back(array) if rooms.DEVICE else np.array(array)
+
+
+def assert_equal(got, expected, most=1e-11):
     for name, right in expected.items():
-        np.testing.assert_allclose(np.asarray(got[name]), right, 1e-11, 1e-12, err_msg=name)
+        np.testing.assert_allclose(back(got[name]), right, most, 0.1 * most, err_msg=name)
 
 
 def test_every_call_is_in_the_table():
@@ -56,10 +66,17 @@ def test_every_call_is_in_the_table():
 @every_case
 def test_values(case, platform):
     """On the stream that it names, by an integer of any kind; graphs are made of arrays there."""
-    got = case.run(there, **{case.stream: np.int64(77)})
+    if rooms.DEVICE:
+        import cupy
+
+        stream = cupy.cuda.Stream()
+        got = case.run(there, **{case.stream: np.int64(stream.ptr)})
+        stream.synchronize()
+    else:
+        got = case.run(there, **{case.stream: np.int64(77)})
+        assert platform.streams == [77]
+        assert type(platform.streams[0]) is int
     assert_equal(got, case.run())
-    assert platform.streams == [77]
-    assert type(platform.streams[0]) is int
 
 
 @every_call
@@ -68,14 +85,14 @@ def test_calls_that_follow_copy_nothing(case, platform):
     runs = []
     for _ in range(2):
         outs = {n: there(np.zeros(shape, kind)) for n, (shape, kind) in case.outs.items()}
-        before = platform.copies, platform.reads
+        before = platform and (platform.copies, platform.reads)
         case.call(**outs, **made)
-        runs.append(outs)
-    assert (platform.copies, platform.reads) == before
-    for name, array in runs[0].items():
-        assert array.tobytes() == runs[1][name].tobytes(), name
+        runs.append([back(array) for array in outs.values()])
+    assert (platform and (platform.copies, platform.reads)) == before
+    assert_same(*runs)
 
 
+@without_device
 @every_call
 def test_arrays_of_other_libraries(case):
     got = case.run(lambda array: Tensor(there(array)))
@@ -100,6 +117,7 @@ def test_one_array_on_a_device(case):
             case.run(one=(name, there))
 
 
+@without_device
 @every_call
 def test_two_devices(case):
     for name in case.arrays[1:]:
@@ -123,6 +141,7 @@ def test_streams_that_are_none(case, stream, kind, text):
         case.run(there, **{case.stream: stream})
 
 
+@without_device
 def test_graphs_on_two_devices(platform):
     graph, x = plain(there), draw((NODES, 5))
     for number in 1, 0, 1:
@@ -148,10 +167,9 @@ def test_extremes_of_long_rows(op):
         given = move(x), move(edge), graph, op
         operators.agg_simple_n2n_e2n_fwd(y, *given, location)
         operators.agg_simple_n2n_e2n_bwd(gx, gedge, move(gy), graph, op, location)
-        results.append([y, location, gedge, gx])
-    for host, device in zip(*results, strict=True):
-        np.testing.assert_allclose(np.asarray(device), host, 1e-5)
-    assert (results[0][1][1] == -1).all()
+        results.append({"y": y, "location": location, "gedge": gedge, "gx": gx})
+    assert_equal(*results[::-1], 1e-5)
+    assert (results[0]["location"][1] == -1).all()
 
 
 def test_locations_of_other_rows_count_for_nothing():
@@ -184,6 +202,7 @@ def test_refusals(arguments, kind, text):
         operators.agg_simple_n2n_fwd(*given)
 
 
+@without_device
 def test_outputs_that_meet():
     """As on the host: columns beside each other do not."""
     graph, wide, weight = plain(there), there(Y), there(np.ones(40))
@@ -221,6 +240,7 @@ def test_index_arrays_are_told_apart(platform):
     assert len(_remembered._kept) <= _remembered.MOST
 
 
+@without_device
 def test_the_last_index_arrays_are_kept(platform):
     case = next(c for c in CASES if c.call is operators.agg_dmpnn_e2e_fwd)
     for _ in range(_remembered.MOST + 5):

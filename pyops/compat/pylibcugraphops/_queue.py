@@ -68,18 +68,23 @@ def run(caller: str, given: dict[str, Any], function: Callable[[dict[str, Any]],
     on = platform(caller)
     name = next(name for name in STREAMS if name in given)
     stream = _arrays.check_size(f"{caller}: {name}", given[name], 0, 2**63 - 1)
-    first = next(name for name, value in given.items() if on_device(value))
-    _, number = on.adopt(given[first])
+
+    def adopt(name: str) -> tuple[Any, int]:
+        try:
+            return on.adopt(given[name])
+        except BufferError as error:
+            raise TypeError(f"{caller}: {name}: expected an array to share: {error}") from error
+
+    first, *others = (name for name, value in given.items() if on_device(value))
+    _, number = adopt(first)
     with on.on(number), on.stream(stream):
         arrays = dict(given)
-        for name, value in given.items():
-            if on_device(value):
-                arrays[name], device = on.adopt(value)
-                if device != number:
-                    raise ValueError(
-                        f"{caller}: {name}: expected device {number} like {first}, "
-                        f"got device {device}"
-                    )
+        for name in (first, *others):
+            arrays[name], device = adopt(name)
+            if device != number:
+                raise ValueError(
+                    f"{caller}: {name}: expected device {number} like {first}, got device {device}"
+                )
         token = _there.set(There(on, number))
         try:
             return function(arrays)

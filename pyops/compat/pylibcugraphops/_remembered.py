@@ -46,9 +46,7 @@ def remembered(kind: str, arrays: Sequence[Any], make: Callable[[], Made]) -> Ma
 def on_host(indices: Any) -> Any:
     """Indices that can be checked: of those on a device a copy."""
     where = there()
-    if where is None or not on_device(indices):
-        return indices
-    return remembered("on the host", [indices], lambda: where.platform.to_host(indices))
+    return where.platform.to_host(indices) if where and on_device(indices) else indices
 
 
 def _place(array: Any) -> Any:

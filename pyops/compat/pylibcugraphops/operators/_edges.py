@@ -21,8 +21,8 @@ from ....ops.hetero_basis import hetero_basis
 from .._csc import BipartiteCsc
 from .._csc_full import Csc, CscHg
 from .._names import in_names_of_call
-from .._queue import made_of, queued
-from .._remembered import on_host
+from .._queue import made_of, on_device, queued
+from .._remembered import on_host, remembered
 from .._results import write
 from ._reductions import check_call, table, tables
 
@@ -141,7 +141,7 @@ def agg_dmpnn_e2e_fwd(
     caller = "agg_dmpnn_e2e_fwd"
     g = check_call(caller, graph, Csc)
     h = table(f"{caller}: input_edge_embedding", input_edge_embedding, g.num_edges)
-    y = edge_to_edge(g, h, exclude="image", reverse=on_host(rev_edge_ids))
+    y = edge_to_edge(g, h, exclude="image", reverse=_reverse(rev_edge_ids))
     y = np.concatenate([y, h], axis=1) if concat_own else y
     write(caller, output_edge_embedding=(output_edge_embedding, y))
 
@@ -166,11 +166,18 @@ def agg_dmpnn_e2e_bwd(
             f"{caller}: grad_output_edge_embedding: expected an even number of columns, "
             f"got shape {gy.shape}"
         )
-    sums, reverse = gy[:, :width], on_host(rev_edge_ids)
+    sums, reverse = gy[:, :width], _reverse(rev_edge_ids)
     (gh,) = edge_to_edge.backward(g, np.zeros_like(sums), sums, exclude="image", reverse=reverse)
     assert gh is not None
     gh = gh + gy[:, width:] if concat_own else gh
     write(caller, grad_input_edge_embedding=(grad_input_edge_embedding, gh))
+
+
+def _reverse(rev_edge_ids: Any) -> Any:
+    """Row numbers on the host, where they are checked."""
+    if not on_device(rev_edge_ids):
+        return rev_edge_ids
+    return remembered("reverse", [rev_edge_ids], lambda: on_host(rev_edge_ids))
 
 
 def _update(caller: str, output: Any, edge: Any, src: Any, dst: Any, graph: Any, mode: str) -> None:
