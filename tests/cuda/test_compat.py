@@ -1,5 +1,6 @@
 """The low-level calls of pylibcugraphops with arrays of a device, against those of the host."""
 
+import pickle
 import re
 
 import numpy as np
@@ -151,6 +152,30 @@ def test_graphs_on_two_devices(platform):
         operators.agg_simple_n2n_fwd(y, there(x, number), graph)
         assert platform.copies == copies
     assert platform.used[-1] == 1
+
+
+@without_device
+def test_arrays_that_are_not_shared(platform, monkeypatch):
+    def adopt(value):
+        if value.shape == (3,):
+            raise BufferError("it requires gradients")
+        return value, 0
+
+    monkeypatch.setattr(platform, "adopt", adopt)
+    y, x, weight = (there(np.zeros(s)) for s in ((NODES, 5), (NODES, 5), 3))
+    with pytest.raises(
+        TypeError, match=r"^agg_weighted_n2n_fwd: edge_weight: expected an array to"
+    ):
+        operators.agg_weighted_n2n_fwd(y, x, weight, None)
+
+
+def test_graphs_leave_what_is_on_a_device_behind():
+    graph, x = plain(there), draw((NODES, 5))
+    operators.agg_simple_n2n_fwd(there(np.zeros((NODES, 5))), there(x), graph)
+    assert graph.made
+    again = pickle.loads(pickle.dumps(graph))
+    assert not again.made
+    assert np.array_equal(again.graph.src, graph.graph.src)
 
 
 @pytest.mark.parametrize("op", [AggOp.Max, AggOp.Min])

@@ -1,4 +1,4 @@
-"""The interface of NVIDIA's pylibcugraphops, on NumPy arrays of any width."""
+"""The interface of NVIDIA's pylibcugraphops, on NumPy or CuPy arrays of any width."""
 
 from enum import Enum
 

@@ -18,17 +18,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ..._arrays import Array
-from ..._indices import check_indices
 from ...dimenet import dimenet_basis
-from ...graph import Graph
 from ...ops.dimenet_aggregate import dimenet_aggregate
+from ._edge_lists import graph_of
 from ._names import in_names_of_call
-from ._queue import check_array, queued, there
-from ._remembered import on_host, remembered
+from ._queue import check_array, queued
 from ._results import write
 
 Integers = npt.ArrayLike
@@ -156,7 +153,7 @@ def agg_edge_to_edge_fwd(
 ) -> None:
     """See `pyops.dimenet_aggregate`."""
     caller = "agg_edge_to_edge_fwd"
-    graph = _graph(caller, coo_idx, dst_offsets=dst_offsets, dst_edge_index=dst_edge_index)
+    graph = graph_of(caller, coo_idx, dst_offsets=dst_offsets, dst_edge_index=dst_edge_index)
     inputs = input_vector, input_rbf, input_embedding, input_weights
     y = dimenet_aggregate(graph, *inputs, num_spherical=num_spherical)
     write(caller, output_embedding=(output_embedding, y))
@@ -183,7 +180,7 @@ def agg_edge_to_edge_bwd(
     """The gradients by all inputs but the vectors."""
     caller = "agg_edge_to_edge_bwd"
     _, rbf, embedding, weights = dimenet_aggregate.backward(
-        _graph(caller, coo_idx, src_offsets=src_offsets),
+        graph_of(caller, coo_idx, src_offsets=src_offsets),
         input_vector,
         input_rbf,
         input_embedding,
@@ -223,7 +220,7 @@ def agg_edge_to_edge_bwd2_main(
     """The second derivatives by radial part, embedding and weights, no cotangent of weights."""
     caller = "agg_edge_to_edge_bwd2_main"
     _, rbf, embedding, weights, _ = dimenet_aggregate.double_backward(
-        _graph(caller, coo_idx, src_offsets=src_offsets),
+        graph_of(caller, coo_idx, src_offsets=src_offsets),
         input_vector,
         input_rbf,
         input_embedding,
@@ -265,7 +262,7 @@ def agg_edge_to_edge_bwd2_grad(
     """The second derivative by the cotangent of the output."""
     caller = "agg_edge_to_edge_bwd2_grad"
     dy = dimenet_aggregate.jvp(
-        _graph(caller, coo_idx, dst_offsets=dst_offsets, dst_edge_index=dst_edge_index),
+        graph_of(caller, coo_idx, dst_offsets=dst_offsets, dst_edge_index=dst_edge_index),
         input_vector,
         input_rbf,
         input_embedding,
@@ -304,46 +301,3 @@ def _columns(caller: str, **columns: Array) -> list[Array]:
             raise ValueError(f"{caller}: {name}: expected shape ({edges}, 1), got {array.shape}")
         edges = len(array)
     return [array[:, 0] for array in columns.values()]
-
-
-def _graph(caller: str, coo_idx: Integers, **packed: Integers) -> Any:
-    """The graph of a call, where it has its arrays."""
-
-    def make() -> Any:
-        graph = _checked(caller, coo_idx, **packed)
-        if there() is None:
-            return graph
-        return remembered(f"graph of {graph.num_dst} nodes", [coo_idx], graph.to_device)
-
-    return remembered(f"coo_idx {' '.join(packed)}", [coo_idx, *packed.values()], make)
-
-
-def _checked(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
-    """The graph of the list of edges, which offsets and permutation have to describe as well."""
-    try:
-        ends = np.asanyarray(on_host(coo_idx))
-    except ValueError:
-        raise ValueError(
-            f"{caller}: coo_idx: expected shape (2, num_edges), got rows of different lengths"
-        ) from None
-    if ends.ndim != 2 or len(ends) != 2:
-        raise ValueError(f"{caller}: coo_idx: expected shape (2, num_edges), got {ends.shape}")
-    src, dst = (check_indices(f"{caller}: coo_idx", row) for row in ends)
-    arrays = {n: check_indices(f"{caller}: {n}", on_host(a)) for n, a in packed.items()}
-    (name, offsets) = next((n, a) for n, a in arrays.items() if n.endswith("offsets"))
-    others = ValueError(f"{caller}: {name}: expected the offsets of coo_idx, got others")
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(src):
-        raise others
-    graph = Graph(src, dst, len(offsets) - 1)
-    rows = src if name == "src_offsets" else dst
-    if not np.array_equal(np.diff(offsets), np.bincount(rows, minlength=graph.num_dst)):
-        raise others
-    if "dst_edge_index" in arrays:
-        order = arrays["dst_edge_index"]
-        if len(order) != len(dst) or not np.array_equal(np.sort(order), np.arange(len(dst))):
-            raise ValueError(f"{caller}: dst_edge_index: expected each edge once, got others")
-        if (np.diff(dst[order]) < 0).any():
-            raise ValueError(f"{caller}: dst_edge_index: expected edges by destination")
-    elif (np.diff(src) < 0).any():
-        raise ValueError(f"{caller}: coo_idx: expected edges sorted by source")
-    return graph

@@ -1,4 +1,4 @@
-"""The low-level calls of pylibcugraphops.operators, on NumPy arrays."""
+"""The low-level calls of pylibcugraphops.operators, on NumPy or CuPy arrays."""
 
 from ._aggregations import agg_concat_e2n_bwd as agg_concat_e2n_bwd
 from ._aggregations import agg_concat_e2n_fwd as agg_concat_e2n_fwd
@@ -14,8 +14,6 @@ from ._aggregations import agg_simple_n2n_e2n_fwd as agg_simple_n2n_e2n_fwd
 from ._aggregations import agg_simple_n2n_fwd as agg_simple_n2n_fwd
 from ._edges import agg_dmpnn_e2e_bwd as agg_dmpnn_e2e_bwd
 from ._edges import agg_dmpnn_e2e_fwd as agg_dmpnn_e2e_fwd
-from ._edges import agg_hg_basis_n2n_post_bwd as agg_hg_basis_n2n_post_bwd
-from ._edges import agg_hg_basis_n2n_post_fwd as agg_hg_basis_n2n_post_fwd
 from ._edges import update_efeat_e2e_concat_bwd as update_efeat_e2e_concat_bwd
 from ._edges import update_efeat_e2e_concat_fwd as update_efeat_e2e_concat_fwd
 from ._edges import update_efeat_e2e_sum_bwd as update_efeat_e2e_sum_bwd
@@ -40,6 +38,8 @@ from ._mha import mha_simple_n2n_efeat_bwd as mha_simple_n2n_efeat_bwd
 from ._mha import mha_simple_n2n_efeat_fwd as mha_simple_n2n_efeat_fwd
 from ._mha import mha_simple_n2n_fwd as mha_simple_n2n_fwd
 from ._reductions import AggOp as AggOp
+from ._relations import agg_hg_basis_n2n_post_bwd as agg_hg_basis_n2n_post_bwd
+from ._relations import agg_hg_basis_n2n_post_fwd as agg_hg_basis_n2n_post_fwd
 from ._weighted import agg_concat_weighted_n2n_bwd as agg_concat_weighted_n2n_bwd
 from ._weighted import agg_concat_weighted_n2n_fwd as agg_concat_weighted_n2n_fwd
 from ._weighted import agg_weighted_n2n_bwd as agg_weighted_n2n_bwd

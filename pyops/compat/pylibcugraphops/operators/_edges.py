@@ -1,130 +1,33 @@
-"""Relations, messages between edges, and edge updates: agg_hg_basis, agg_dmpnn, update_efeat.
+"""Messages between edges, and edge updates: the agg_dmpnn and update_efeat calls.
 
 Every edge has one entry in the calls that return rows of edges; these stand in the order of the
-edge arrays. ``stream_id`` is for arrays on a device, see `_queue`; ``rev_edge_ids`` may be in host
-memory all the same, and there, is read once: see `_remembered`.
+edge arrays. ``stream_id`` is for arrays on a device, see `_queue`. With them ``rev_edge_ids`` may be
+in host memory all the same. On the device it is read and checked when a call first comes with it,
+and must not be written to after that: see `_remembered`.
 """
 
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...._arrays import Array
-from ....graph import Graph, _of_groups
+from ....graph import Graph
 from ....ops.aggregate import aggregate
 from ....ops.edge_to_edge import edge_to_edge
 from ....ops.edge_update import edge_update
-from ....ops.hetero_basis import hetero_basis
 from .._csc import BipartiteCsc
-from .._csc_full import Csc, CscHg
+from .._csc_full import Csc
 from .._names import in_names_of_call
 from .._queue import made_of, on_device, queued
 from .._remembered import on_host, remembered
 from .._results import write
 from ._reductions import check_call, table, tables
 
-_RELATIONS = {"x": "input_embedding", "weight": "weights_combination", "gy": "grad_output"}
 _MESSAGES = {"reverse": "rev_edge_ids"}
 _UPDATES = {"edge": "grad_output_edge_embedding"}
-
-
-@queued
-@in_names_of_call(_RELATIONS)
-def agg_hg_basis_n2n_post_fwd(
-    output_embedding: Array,
-    input_embedding: Array,
-    weights_combination: Array | None,
-    graph: Any,
-    concat_own: bool = False,
-    norm_by_out_degree: bool = False,
-    stream_id: int = 0,
-) -> None:
-    """See `pyops.hetero_basis`; without weights a basis for each type of edge.
-
-    With `norm_by_out_degree` the entries of one type into a destination are averaged.
-    """
-    caller = "agg_hg_basis_n2n_post_fwd"
-    x = input_embedding
-    relations = _relations(caller, x, weights_combination, graph, norm_by_out_degree)
-    y = hetero_basis(relations.graph, x, relations.weight)
-    y = np.concatenate([y, x], axis=1) if concat_own else y
-    write(caller, output_embedding=(output_embedding, y))
-
-
-@queued
-@in_names_of_call(_RELATIONS)
-def agg_hg_basis_n2n_post_bwd(
-    grad_input: Array | None,
-    grad_weights: Array | None,
-    grad_output: Array,
-    input_embedding: Array,
-    weights_combination: Array | None,
-    graph: Any,
-    concat_own: bool = False,
-    norm_by_out_degree: bool = False,
-    stream_id: int = 0,
-) -> None:
-    """The gradients of `agg_hg_basis_n2n_post_fwd` that are not None."""
-    caller = "agg_hg_basis_n2n_post_bwd"
-    x = input_embedding
-    g, weight, shares = _relations(caller, x, weights_combination, graph, norm_by_out_degree)
-    width = weight.shape[1] * x.shape[1]
-    gy = table(f"{caller}: grad_output", grad_output, g.num_dst)
-    if gy.shape[1] != width + concat_own * x.shape[1]:
-        raise ValueError(
-            f"{caller}: grad_output: expected {width + concat_own * x.shape[1]} columns, "
-            f"got {gy.shape}"
-        )
-    gx, gw = hetero_basis.backward(g, x, weight, gy[:, :width])
-    assert gx is not None
-    assert gw is not None
-    results = {}
-    if grad_input is not None:
-        gx = gx + gy[:, width:] if concat_own else gx
-        results["grad_input"] = grad_input, gx
-    if grad_weights is not None:
-        if shares is not None:
-            types, count = graph.edge_types, graph.n_edge_types
-            groups = made_of(graph, "groups", lambda: _of_groups(types, count))
-            gw = aggregate(groups, None, gw, shares)
-        results["grad_weights"] = grad_weights, gw
-    write(caller, **results)
-
-
-class _Relations(NamedTuple):
-    """A graph of relations, its weights, and how entries share them, if they are averaged."""
-
-    graph: Any
-    weight: Array
-    shares: Array | None
-
-
-def _relations(caller: str, x: Any, weight: Any, graph: Any, normed: bool) -> _Relations:
-    """What the calls give `hetero_basis`, where they have their arrays."""
-    g = check_call(caller, graph, CscHg)
-    x = table(f"{caller}: input_embedding", x, g.num_src)
-    host, types, count = graph.graph, graph.edge_types, graph.n_edge_types
-    if weight is None:
-        weight = made_of(graph, f"bases {x.dtype}", lambda: np.eye(count, dtype=x.dtype))
-    weight = table(f"{caller}: weights_combination", weight, count)
-    if not normed:
-        typed = made_of(graph, "typed", lambda: host.with_edge_ids(types, count))
-        return _Relations(typed, weight, None)
-
-    def share() -> Array:
-        pairs = host.dst.astype(np.int64) * count + types
-        _, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-        shares: Array = (1 / counts[which]).astype(x.dtype)
-        return shares
-
-    entries = host.num_entries
-    numbered = made_of(graph, "entries", lambda: host.with_edge_ids(np.arange(entries), entries))
-    shares = made_of(graph, f"shares {x.dtype}", share)
-    of_entries = weight[made_of(graph, "types", lambda: types)]
-    return _Relations(numbered, shares[:, None] * of_entries, shares)
 
 
 @queued

@@ -1,0 +1,58 @@
+"""Graphs from lists of edges, sorted both ways by the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..._indices import check_indices
+from ...graph import Graph
+from ._queue import there
+from ._remembered import on_host, remembered
+
+Integers = npt.ArrayLike
+
+
+def graph_of(caller: str, coo_idx: Integers, **packed: Integers) -> Any:
+    """The graph of a call, where it has its arrays."""
+
+    def make() -> Any:
+        graph = _checked(caller, coo_idx, **packed)
+        if there() is None:
+            return graph
+        return remembered(f"graph of {graph.num_dst} nodes", [coo_idx], graph.to_device)
+
+    return remembered(f"coo_idx {' '.join(packed)}", [coo_idx, *packed.values()], make)
+
+
+def _checked(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
+    """The graph of the list of edges, which offsets and permutation have to describe as well."""
+    try:
+        ends = np.asanyarray(on_host(coo_idx))
+    except ValueError:
+        raise ValueError(
+            f"{caller}: coo_idx: expected shape (2, num_edges), got rows of different lengths"
+        ) from None
+    if ends.ndim != 2 or len(ends) != 2:
+        raise ValueError(f"{caller}: coo_idx: expected shape (2, num_edges), got {ends.shape}")
+    src, dst = (check_indices(f"{caller}: coo_idx", row) for row in ends)
+    arrays = {n: check_indices(f"{caller}: {n}", on_host(a)) for n, a in packed.items()}
+    (name, offsets) = next((n, a) for n, a in arrays.items() if n.endswith("offsets"))
+    others = ValueError(f"{caller}: {name}: expected the offsets of coo_idx, got others")
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(src):
+        raise others
+    graph = Graph(src, dst, len(offsets) - 1)
+    rows = src if name == "src_offsets" else dst
+    if not np.array_equal(np.diff(offsets), np.bincount(rows, minlength=graph.num_dst)):
+        raise others
+    if "dst_edge_index" in arrays:
+        order = arrays["dst_edge_index"]
+        if len(order) != len(dst) or not np.array_equal(np.sort(order), np.arange(len(dst))):
+            raise ValueError(f"{caller}: dst_edge_index: expected each edge once, got others")
+        if (np.diff(dst[order]) < 0).any():
+            raise ValueError(f"{caller}: dst_edge_index: expected edges by destination")
+    elif (np.diff(src) < 0).any():
+        raise ValueError(f"{caller}: coo_idx: expected edges sorted by source")
+    return graph

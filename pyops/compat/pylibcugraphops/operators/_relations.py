@@ -1,0 +1,118 @@
+"""Sums of the neighbours' features by relations: the agg_hg_basis calls.
+
+``stream_id`` is for arrays on a device, see `_queue`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...._arrays import Array
+from ....graph import _of_groups
+from ....ops.aggregate import aggregate
+from ....ops.hetero_basis import hetero_basis
+from .._csc_full import CscHg
+from .._names import in_names_of_call
+from .._queue import made_of, queued
+from .._results import write
+from ._reductions import check_call, table
+
+_NAMES = {"x": "input_embedding", "weight": "weights_combination", "gy": "grad_output"}
+
+
+@queued
+@in_names_of_call(_NAMES)
+def agg_hg_basis_n2n_post_fwd(
+    output_embedding: Array,
+    input_embedding: Array,
+    weights_combination: Array | None,
+    graph: Any,
+    concat_own: bool = False,
+    norm_by_out_degree: bool = False,
+    stream_id: int = 0,
+) -> None:
+    """See `pyops.hetero_basis`; without weights a basis for each type of edge.
+
+    With `norm_by_out_degree` the entries of one type into a destination are averaged.
+    """
+    caller = "agg_hg_basis_n2n_post_fwd"
+    x = input_embedding
+    relations = _relations(caller, x, weights_combination, graph, norm_by_out_degree)
+    y = hetero_basis(relations.graph, x, relations.weight)
+    y = np.concatenate([y, x], axis=1) if concat_own else y
+    write(caller, output_embedding=(output_embedding, y))
+
+
+@queued
+@in_names_of_call(_NAMES)
+def agg_hg_basis_n2n_post_bwd(
+    grad_input: Array | None,
+    grad_weights: Array | None,
+    grad_output: Array,
+    input_embedding: Array,
+    weights_combination: Array | None,
+    graph: Any,
+    concat_own: bool = False,
+    norm_by_out_degree: bool = False,
+    stream_id: int = 0,
+) -> None:
+    """The gradients of `agg_hg_basis_n2n_post_fwd` that are not None."""
+    caller = "agg_hg_basis_n2n_post_bwd"
+    x = input_embedding
+    g, weight, shares = _relations(caller, x, weights_combination, graph, norm_by_out_degree)
+    width = weight.shape[1] * x.shape[1]
+    gy = table(f"{caller}: grad_output", grad_output, g.num_dst)
+    if gy.shape[1] != width + concat_own * x.shape[1]:
+        raise ValueError(
+            f"{caller}: grad_output: expected {width + concat_own * x.shape[1]} columns, "
+            f"got {gy.shape}"
+        )
+    gx, gw = hetero_basis.backward(g, x, weight, gy[:, :width])
+    assert gx is not None
+    assert gw is not None
+    results = {}
+    if grad_input is not None:
+        gx = gx + gy[:, width:] if concat_own else gx
+        results["grad_input"] = grad_input, gx
+    if grad_weights is not None:
+        if shares is not None:
+            types, count = graph.edge_types, graph.n_edge_types
+            groups = made_of(graph, "groups", lambda: _of_groups(types, count))
+            gw = aggregate(groups, None, gw, shares)
+        results["grad_weights"] = grad_weights, gw
+    write(caller, **results)
+
+
+class _Relations(NamedTuple):
+    """A graph of relations, its weights, and how entries share them, if they are averaged."""
+
+    graph: Any
+    weight: Array
+    shares: Array | None
+
+
+def _relations(caller: str, x: Any, weight: Any, graph: Any, normed: bool) -> _Relations:
+    """What the calls give `hetero_basis`, where they have their arrays."""
+    g = check_call(caller, graph, CscHg)
+    x = table(f"{caller}: input_embedding", x, g.num_src)
+    host, types, count = graph.graph, graph.edge_types, graph.n_edge_types
+    if weight is None:
+        weight = made_of(graph, f"bases {x.dtype}", lambda: np.eye(count, dtype=x.dtype))
+    weight = table(f"{caller}: weights_combination", weight, count)
+    if not normed:
+        typed = made_of(graph, "typed", lambda: host.with_edge_ids(types, count))
+        return _Relations(typed, weight, None)
+
+    def share() -> Array:
+        pairs = host.dst.astype(np.int64) * count + types
+        _, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+        shares: Array = (1 / counts[which]).astype(x.dtype)
+        return shares
+
+    entries = host.num_entries
+    numbered = made_of(graph, "entries", lambda: host.with_edge_ids(np.arange(entries), entries))
+    shares = made_of(graph, f"shares {x.dtype}", share)
+    of_entries = weight[made_of(graph, "types", lambda: types)]
+    return _Relations(numbered, shares[:, None] * of_entries, shares)
