@@ -1,9 +1,9 @@
 """Messages between edges, and edge updates: the agg_dmpnn and update_efeat calls.
 
 Every edge has one entry in the calls that return rows of edges; these stand in the order of the
-edge arrays. ``stream_id`` is for arrays on a device, see `_queue`. With them ``rev_edge_ids`` may be
-in host memory all the same. On the device it is read and checked when a call first comes with it,
-and must not be written to after that: see `_remembered`.
+edge arrays. ``stream_id`` is for arrays on a device, see `_queue`. With these ``rev_edge_ids`` may
+be in host memory all the same. On the device it is read and checked when a call first comes with
+it, and must not be written to after that: see `_remembered`.
 """
 
 from __future__ import annotations
