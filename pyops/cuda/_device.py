@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._runtime import cupy_runtime
@@ -40,11 +40,19 @@ class Platform:
         """A context in which a stream of another library is the current one."""
         return self.cupy.cuda.Stream.from_external(Stream(address))
 
-    def tensor(self, array: Any) -> Any:
-        """The torch tensor of an array, in the same memory."""
-        import torch
+    def memory(self, make: Callable[[int], Any]) -> Any:
+        """A context in which new arrays lie in what another library makes, of so many bytes."""
+        number, cuda = self.current(), self.cupy.cuda
 
-        return torch.from_dlpack(array)
+        def allocate(size: int) -> Any:
+            owner = make(size)
+            return cuda.MemoryPointer(cuda.UnownedMemory(owner.data_ptr(), size, owner, number), 0)
+
+        return cuda.using_allocator(allocate)
+
+    def owner(self, array: Any) -> Any:
+        """What the other library made, whose first byte is that of an array from there."""
+        return array.data.mem._owner
 
     def adopt(self, value: Any) -> tuple[Any, int]:
         """The CuPy array of an array on a device, in the same memory, and the device.

@@ -35,12 +35,23 @@ def run(
     graph = () if call.graph is None else (call.graph,)
     which = {} if wanted is None else {"wanted": wanted}
     rows = {n: t.cpu().numpy() for n, t in call.options.items() if isinstance(t, Tensor)}
-    with on.on(device.index or 0), on.stream(stream_of(device)):
+
+    def make(size: int) -> torch.UntypedStorage:
+        """Memory as tensors have it, of torch's allocator and its current stream."""
+        return torch.UntypedStorage(size, device=device)
+
+    with on.on(device.index or 0), on.stream(stream_of(device)), on.memory(make):
         arrays = [None if t is None else _array(memory(t)) for t in tensors]
         results = getattr(call.op, phase)(*graph, *arrays, **which, **{**call.options, **rows})
         if wanted is None:
             results = (results[0] if phase == "forward" else results,)
-        return tuple(on.tensor(r) for r in results if r is not None)
+        return tuple(_tensor(r, on.owner(r), device) for r in results if r is not None)
+
+
+def _tensor(array: Any, owner: torch.UntypedStorage, device: torch.device) -> Tensor:
+    """The tensor of an array that begins with its memory."""
+    kind = torch.float32 if array.dtype.char == "f" else torch.float64
+    return torch.empty(0, dtype=kind, device=device).set_(owner, 0, array.shape)
 
 
 def _array(tensor: Tensor) -> Any:

@@ -28,13 +28,30 @@ def to_device(array, number=0):
 
 
 class Elsewhere(Host):
-    """What is made there stays there."""
+    """What is made there stays there, in what another library makes if it is lent that."""
+
+    make = None
 
     def empty(self, shape, dtype):
-        return to_device(super().empty(shape, dtype))
+        return self._lent(super().empty(shape, dtype))
 
     def zeros(self, shape, dtype):
-        return to_device(super().zeros(shape, dtype))
+        return self._lent(super().zeros(shape, dtype))
+
+    def _lent(self, array):
+        if self.make is None:
+            return to_device(array)
+        owner = self.make(array.nbytes)
+        lent = to_device(memory_of(owner).view(array.dtype).reshape(array.shape))
+        lent[...], lent.owner = array, owner
+        return lent
+
+
+def memory_of(storage):
+    """The bytes of a storage of torch."""
+    import torch
+
+    return torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
 
 
 class Platform:
@@ -57,10 +74,16 @@ class Platform:
         self.streams.append(address)
         return contextlib.nullcontext()
 
-    def tensor(self, array):
-        import torch
+    @contextlib.contextmanager
+    def memory(self, make):
+        self.runtime.make = make
+        try:
+            yield
+        finally:
+            self.runtime.make = None
 
-        return torch.from_numpy(np.asarray(array))
+    def owner(self, array):
+        return array.owner
 
     def adopt(self, value):
         return value.view(np.ndarray), value.number
