@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .. import graph as _graph
 from ..cuda._device import platform
 
 if TYPE_CHECKING:
+    from ..cuda._graph import DeviceGraph
     from ._call import Call, Maybe
 
 
@@ -32,7 +34,7 @@ def run(
     """A phase on the memory of the tensors; the results that are wanted."""
     device = next(t.device for t in tensors if t is not None and not t.is_cpu)
     on = platform(f"pyops.torch.{call.op.name}")
-    graph = () if call.graph is None else (call.graph,)
+    graph = () if call.graph is None else (there(call.graph, device.index or 0),)
     which = {} if wanted is None else {"wanted": wanted}
     rows = {n: t.cpu().numpy() for n, t in call.options.items() if isinstance(t, Tensor)}
 
@@ -46,6 +48,25 @@ def run(
         if wanted is None:
             results = (results[0] if phase == "forward" else results,)
         return tuple(_tensor(r, on.owner(r), device) for r in results if r is not None)
+
+
+def there(graph: Any, number: int) -> Any:
+    """The graph on a device; of one in host memory a copy that is made once and goes with it."""
+    if not isinstance(graph, _graph.Graph):
+        return graph
+    key = "device", str(number)
+    if key not in graph._ready:
+        graph._ready[key] = _twin(graph).to_device(number)  # type: ignore[assignment]
+    found: DeviceGraph = graph._ready[key]  # type: ignore[assignment]
+    return found
+
+
+def _twin(graph: _graph.Graph) -> _graph.Graph:
+    """The same graph for its copy to hold, which could else not go before all garbage does."""
+    twin = _graph.Graph.__new__(_graph.Graph)
+    for name in _graph.Graph.__slots__:
+        object.__setattr__(twin, name, {} if name == "_ready" else getattr(graph, name))
+    return twin
 
 
 def _tensor(array: Any, owner: torch.UntypedStorage, device: torch.device) -> Tensor:

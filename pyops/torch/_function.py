@@ -46,11 +46,11 @@ def function(op: Operator) -> Callable[..., Any]:
     def run(phase: str, graph: Any, tensors: Sequence[Maybe], options: dict[str, Any]) -> Tensor:
         if _traced(tensors):
             if graph is not None and not isinstance(graph, (TorchGraph, Ends)):
-                if torch.compiler.is_compiling() or not isinstance(graph, Graph):
+                if torch.compiler.is_compiling():
                     raise TypeError(
                         f"{door.label}: graph: expected pyops.torch.Graph where torch compiles"
                     )
-                graph = visible(graph)
+                graph = visible(graph if isinstance(graph, Graph) else graph.to_host())
             found: Tensor = registered(graph, tensors, options, phase)
             return found
         kind = Attention if phase == "attention" else Value

@@ -64,7 +64,7 @@ def graph_of(tensors: tuple[Tensor | None, ...], sizes: tuple[int, ...]) -> _gra
     made = _made.get(_key(tensors, sizes))
     if made is not None:
         return made
-    arrays = [None if t is None else t.numpy() for t in tensors]
+    arrays = [None if t is None else t.cpu().numpy() for t in tensors]
     for graph in list(_found)[::-1]:
         held = (graph._src, graph._dst, graph._ids)
         if sizes == (graph._num_src, graph._num_dst, graph._num_edges) and all(

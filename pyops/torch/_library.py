@@ -24,6 +24,8 @@ KINDS = {int: "int", str: "str", float: "float", bool: "bool"}
 INDICES = "Tensor src", "Tensor dst", "Tensor? edge_ids"
 KIND_OF = {kind.name: kind for kind in (Value, Gradient, Second, Tangent, Attention)}
 SIZES = "num_src", "num_dst", "num_edges"
+ON_HOST = [tag for name, tag in vars(torch.Tag).items() if name == "cudagraph_unsafe"]
+"""Indices are looked at in host memory, so that torch records no CUDA graph of these calls."""
 
 
 class Registered:
@@ -69,8 +71,10 @@ class Registered:
 
     def _define(self, phase: str, arguments: Sequence[str], returns: str) -> None:
         name = self._called(phase)
-        LIBRARY.define(f"{name}({', '.join([*self.graph, *arguments])}) -> {returns}")
-        LIBRARY.impl(name, self._kernel(phase), "CPU")
+        schema = f"{name}({', '.join([*self.graph, *arguments])}) -> {returns}"
+        LIBRARY.define(schema, tags=ON_HOST if self.graph else ())
+        for device in "CPU", "CUDA":
+            LIBRARY.impl(name, self._kernel(phase), device)
         torch.library.register_fake(f"pyops::{name}", self._fake(phase), lib=LIBRARY)
         LIBRARY.impl(name, self._recorder(KIND_OF[phase]), "Autograd", with_keyset=True)
         torch.library.register_vmap(f"pyops::{name}", self._mapped(name), lib=LIBRARY)
@@ -110,7 +114,7 @@ class Registered:
             place, tensors, options, wanted = self._split(phase, arguments)
             if wanted is not None:
                 held = dict(zip([*self.names, "gy"], tensors, strict=False))
-                return [torch.empty(held[n].shape, dtype=held[n].dtype) for n in wanted]
+                return [held[n].new_empty(held[n].shape) for n in wanted]
             sizes = dict(zip(SIZES, place[3:], strict=False))
             if place:
                 sizes["num_entries"] = place[0].shape[0]

@@ -55,6 +55,11 @@ def test_values_and_derivatives(name, sources, platform):
     assert {source for source, *_ in platform.runtime.launched} == sources
 
 
+def test_graphs_of_the_host_are_moved():
+    graph, x = pyops.Graph([0, 1], [1, 1]), torch.rand(2, 3)
+    assert torch.equal(pt.aggregate(graph, x), pt.aggregate(graph.to_device(), x))
+
+
 def test_forward_mode():
     problem = representative("elem_scale").problem()
     inputs, tangents = (
@@ -80,8 +85,8 @@ def test_refusals(monkeypatch):
         without.setattr(_door, "rooms_set", frozenset)
         with pytest.raises(NotImplementedError, match="tanh: no kernel for arrays on a device"):
             pt.tanh(x)
-    graph = pyops.Graph([0], [0])
-    with pytest.raises(TypeError, match=r"gno_aggregate: graph: expected a graph on the device"):
+    graph = pyops.Graph([0], [0]).to_device(1)
+    with pytest.raises(ValueError, match=r"gno_aggregate: features: expected device 1 like graph"):
         pt.gno_aggregate(graph, torch.zeros(1, 1), torch.zeros(1, 1))
     monkeypatch.setattr(
         _cuda, "_array", lambda t: t.numpy() if len(t) == 1 else to_device(t.numpy())
