@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .._operator import Operator
+from ._host import on_host
 
 Maybe: TypeAlias = "Tensor | None"
 DTYPES = torch.float32, torch.float64
@@ -33,6 +34,14 @@ class Call:
     def names(self) -> list[str]:
         return [*self.op.signature.inputs]
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """The options, with row numbers as arrays of the host."""
+        if not self.op.signature.indexed:
+            return self.options
+        rows = {n: on_host(t).numpy() for n, t in self.options.items() if isinstance(t, Tensor)}
+        return {**self.options, **rows}
+
     def run(
         self, phase: str, tensors: Sequence[Maybe], wanted: Collection[str] | None = None
     ) -> tuple[Tensor, ...]:
@@ -45,10 +54,7 @@ class Call:
         given = [None if t is None else memory(t) for t in tensors]
         if self.graph is not None:
             given.insert(0, self.graph)
-        options = self.options
-        if self.op.signature.indexed:
-            rows = {n: t.numpy() for n, t in options.items() if isinstance(t, Tensor)}
-            options = {**options, **rows}
+        options = self.told
         results: Sequence[Any]
         if phase != "forward":
             results = self.op.run(phase, given, options, wanted, self.saved)

@@ -36,7 +36,6 @@ def run(
     on = platform(f"pyops.torch.{call.op.name}")
     graph = () if call.graph is None else (there(call.graph, device.index or 0),)
     which = {} if wanted is None else {"wanted": wanted}
-    rows = {n: t.cpu().numpy() for n, t in call.options.items() if isinstance(t, Tensor)}
 
     def make(size: int) -> torch.UntypedStorage:
         """Memory as tensors have it, of torch's allocator and its current stream."""
@@ -44,7 +43,7 @@ def run(
 
     with on.on(device.index or 0), on.stream(stream_of(device)), on.memory(make):
         arrays = [None if t is None else _array(memory(t)) for t in tensors]
-        results = getattr(call.op, phase)(*graph, *arrays, **which, **{**call.options, **rows})
+        results = getattr(call.op, phase)(*graph, *arrays, **which, **call.told)
         if wanted is None:
             results = (results[0] if phase == "forward" else results,)
         return tuple(_tensor(r, on.owner(r), device) for r in results if r is not None)
