@@ -30,8 +30,18 @@ def layer(name):
 @pytest.mark.parametrize(
     ("x", "index", "kind", "message"),
     [
-        (X.to("meta"), INDEX, ValueError, "x: expected a tensor on the CPU, got one on meta"),
-        (X, INDEX.to("meta"), ValueError, "edge_index: expected a tensor on the CPU, got one on"),
+        (
+            X.to("meta"),
+            INDEX,
+            ValueError,
+            "x: expected a tensor on a CUDA device or on the CPU, got one on meta",
+        ),
+        (
+            X,
+            INDEX.to("meta"),
+            ValueError,
+            "edge_index: expected a tensor on a CUDA device or on the CPU, got one on",
+        ),
         (X, (PTR.to("meta"), INDEX[0]), ValueError, "edge_index: offsets: expected a tensor on"),
         (X, (PTR.float(), INDEX[0]), TypeError, "edge_index: offsets: expected integers"),
         (X.numpy(), INDEX, TypeError, "x: expected a tensor or a pair of tensors, got ndarray"),
@@ -56,7 +66,7 @@ def test_layers(name, x, index, kind, message):
     [
         (INDEX[0].float(), TypeError, "index: expected integers, got torch.float32"),
         (INDEX[0] > 0, TypeError, "index: expected integers, got torch.bool"),
-        (INDEX[0].to("meta"), ValueError, "index: expected a tensor on the CPU, got one on meta"),
+        (INDEX[0].to("meta"), ValueError, "index: expected a tensor on a CUDA .*, got one on meta"),
         (INDEX[0].numpy(), TypeError, "index: expected a torch.Tensor, got ndarray"),
         (INDEX, ValueError, "index: expected one dimension, got 2"),
     ],
@@ -71,7 +81,11 @@ def test_indices_of_groups(name, src, size, index, kind, message):
 @pytest.mark.parametrize(
     ("src", "kind", "message"),
     [
-        (ROWS.to("meta"), ValueError, "src: expected a tensor on the CPU, got one on meta"),
+        (
+            ROWS.to("meta"),
+            ValueError,
+            "src: expected a tensor on a CUDA device or on the CPU, got one on meta",
+        ),
         (ROWS.numpy(), TypeError, "src: expected a torch.Tensor, got ndarray"),
     ],
 )
@@ -85,7 +99,11 @@ def test_elements_of_groups(name, src, kind, message):
     [
         (PTR.float(), TypeError, "expected integers, got torch.float32"),
         (PTR.short(), TypeError, "expected int32 or int64, got torch.int16"),
-        (PTR.to("meta"), ValueError, "expected a tensor on the CPU, got one on meta"),
+        (
+            PTR.to("meta"),
+            ValueError,
+            "expected a tensor on a CUDA device or on the CPU, got one on meta",
+        ),
         (PTR.numpy(), TypeError, "expected a torch.Tensor, got ndarray"),
     ],
 )
@@ -113,7 +131,11 @@ def meta(index):
         (lambda: interact(sbf=3), ValueError, "sbf: expected 30 rows"),
         (lambda: interact(rbf=1), ValueError, "rbf: expected 9 rows"),
         (lambda: interact(change=torch.Tensor.float), TypeError, "idx_kj: expected integers"),
-        (lambda: interact(change=meta), ValueError, "idx_kj: expected a tensor on the CPU"),
+        (
+            lambda: interact(change=meta),
+            ValueError,
+            "idx_kj: expected a tensor on a CUDA device or on the CPU",
+        ),
         (lambda: interact(change=lambda i: i + 9), IndexError, "idx_kj and idx_ji: .*expected ind"),
         (
             lambda: nn.OutputPPBlock(3, 4, 4, 1, 1, swish)(ROWS[:, :4], FEATURES, INDEX[0, 1:], 2),

@@ -7,6 +7,12 @@ An `edge_index` of a layer of PyTorch Geometric is a tensor [2, edges], sources 
 or a sparse matrix of torch with a row for each destination; or a pair (offsets, sources) of the
 edges by destination; or a packed `pyops.Graph`, `pyops.torch.Graph` where torch compiles. It is
 packed once for as long as the tensor lives and is not changed.
+
+Layers and tensors may be on a CUDA device, all on the same one. Edges are checked and packed on the
+host, so the first call with an index waits for a copy of it; one that torch makes in inference mode
+is copied in each call, as are edges where torch compiles, but those of a `pyops.torch.Graph`.
+Neighbours of positions are looked for on the host. Sums that torch makes, of narrow rows and of
+gradients by what it picks, are as deterministic as torch is told to be.
 """
 
 from ._functions import scatter as scatter

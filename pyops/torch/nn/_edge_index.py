@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...graph import Graph
 from .._call import recording
+from .._host import on_host
 
 EdgeIndex: TypeAlias = "Tensor | tuple[Tensor, Tensor] | Graph"
 
@@ -31,12 +32,24 @@ def on_cpu(label: str, given: object) -> Tensor:
     return given
 
 
+def placed(label: str, given: object, device: torch.device | None = None) -> Tensor:
+    """The argument, if it is a tensor on a CUDA device or on the CPU, and on this one if given."""
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{label}: expected a torch.Tensor, got {type(given).__name__}")
+    if given.device.type not in ("cpu", "cuda"):
+        raise ValueError(
+            f"{label}: expected a tensor on a CUDA device or on the CPU, got one on {given.device}"
+        )
+    if device is not None and given.device != device:
+        raise ValueError(
+            f"{label}: expected a tensor on {device} like the others, got one on {given.device}"
+        )
+    return given
+
+
 def integers(label: str, given: object) -> Tensor:
     """The argument, if it is a tensor of integers with one dimension."""
-    if isinstance(given, Tensor) and given.device.type == "cuda":
-        found = given  # for what torch does alone
-    else:
-        found = on_cpu(label, given)
+    found = placed(label, given)
     if found.dtype not in _INTEGERS:
         raise TypeError(f"{label}: expected integers, got {found.dtype}")
     if found.dim() != 1:
@@ -44,17 +57,19 @@ def integers(label: str, given: object) -> Tensor:
     return found
 
 
-def checked(caller: str, given: EdgeIndex) -> EdgeIndex:
-    """The edges, if they come in one of the forms."""
+def checked(caller: str, given: EdgeIndex, device: torch.device) -> EdgeIndex:
+    """The edges, if they come in one of the forms, with their tensors on the device."""
     label = f"{caller}: edge_index"
     if isinstance(given, Tensor) and hasattr(given, "as_tensor"):
         given = given.as_tensor()  # a subclass that remembers more than the edges
+    if hasattr(given, "to_host"):
+        given = given.to_host()  # a graph on a device
     if isinstance(given, Graph):
         if given._ids is not None:
             raise ValueError(f"{label}: expected a graph whose edges share no rows")
     elif isinstance(given, tuple) and len(given) == 2:
         for name, part in zip(("offsets", "sources"), given, strict=True):
-            on_cpu(f"{label}: {name}", integers(f"{label}: {name}", part))
+            placed(f"{label}: {name}", integers(f"{label}: {name}", part), device)
         check_offsets(f"{label}: offsets", given[0], given[1].shape[0])
     elif not isinstance(given, Tensor):
         raise TypeError(
@@ -69,7 +84,7 @@ def checked(caller: str, given: EdgeIndex) -> EdgeIndex:
             f"{list(given.shape)}"
         )
     for part in parts_of(given):
-        on_cpu(label, part)
+        placed(label, part, device)
     return given
 
 
@@ -88,21 +103,40 @@ def parts_of(given: EdgeIndex) -> tuple[Tensor, ...]:
     return (given,)
 
 
-def index_of(given: EdgeIndex) -> Tensor:
-    """The index; a sparse matrix has a row for each destination."""
-    if isinstance(given, Graph):
-        held = getattr(given, "_tensors", None)
+def hosts_of(given: EdgeIndex) -> tuple[Tensor, ...]:
+    """The tensors of a form in host memory."""
+    whole = given if is_sparse(given) else None
+    return tuple(on_host(part, whole) for part in parts_of(given))
+
+
+def index_of_graph(graph: Graph, device: torch.device) -> Tensor:
+    """The index of a packed graph, moved to a device once."""
+
+    def made() -> Tensor:
+        held = getattr(graph, "_tensors", None)
         if held is None:
-            held = [torch.from_numpy(np.array(ends)) for ends in (given._src, given._dst)]
-        return torch.stack([held[0], held[1]])
-    parts = parts_of(given)
+            held = [torch.from_numpy(np.array(ends)) for ends in (graph._src, graph._dst)]
+        return torch.stack([held[0], held[1]]).to(device)
+
+    if device.type == "cpu" or recording():
+        return made()
+    key = "index", str(device)
+    if key not in graph._ready:
+        with torch.inference_mode(False), torch._C._DisableFuncTorch():
+            graph._ready[key] = made()
+    found: Tensor = graph._ready[key]
+    return found
+
+
+def index_of(given: Tensor | tuple[Tensor, Tensor], parts: tuple[Tensor, ...]) -> Tensor:
+    """The index, of the tensors of a form; a sparse matrix has a row for each destination."""
     if not isinstance(given, tuple) and given.layout is torch.sparse_coo:
         return parts[0].flip(0)
     if isinstance(given, tuple) or given.layout in _SPARSE:
         nodes = rows_of(parts[0], len(parts[1]))
         turned = not isinstance(given, tuple) and given.layout is torch.sparse_csc
         return torch.stack([nodes, parts[1]] if turned else [parts[1], nodes])
-    return given if given.dtype in (torch.int32, torch.int64) else given.long()
+    return parts[0] if parts[0].dtype in (torch.int32, torch.int64) else parts[0].long()
 
 
 def values_of(given: EdgeIndex) -> Tensor | None:
@@ -137,7 +171,7 @@ def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tup
 
 def rows_of(offsets: Tensor, count: int) -> Tensor:
     """The row of each of the elements that offsets deal out."""
-    rows = torch.arange(offsets.shape[0] - 1, dtype=offsets.dtype)
+    rows = torch.arange(offsets.shape[0] - 1, dtype=offsets.dtype, device=offsets.device)
     return rows.repeat_interleave(offsets.diff(), output_size=count)
 
 
@@ -147,6 +181,7 @@ def check_offsets(label: str, offsets: Tensor, count: int) -> None:
         raise TypeError(f"{label}: expected int32 or int64, got {offsets.dtype}")
     if tracing(offsets):
         return
+    offsets = on_host(offsets)
     if len(offsets) and not bool((offsets.diff() < 0).any()):
         ends = int(offsets[0]), int(offsets[-1])
         if ends == (0, count):

@@ -9,7 +9,8 @@ from ... import graph as _graph
 from ... import torch as _ops
 from .._call import DTYPES
 from .._graph import Ends
-from ._edge_index import check_offsets, integers, on_cpu, rows_of, tracing
+from .._host import on_host
+from ._edge_index import check_offsets, integers, placed, rows_of, tracing
 from ._remember import remembered
 
 _SUMS = {"sum": "sum", "add": "sum", "mean": "mean"}
@@ -136,7 +137,7 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
 def _groups(index: Tensor, given: int | None) -> int:
     if given is not None:
         return given
-    return int(index.max()) + 1 if index.numel() else 0
+    return int(on_host(index).max()) + 1 if index.numel() else 0
 
 
 def _by_torch(rows: Tensor, reduce: str) -> bool:
@@ -185,12 +186,10 @@ def _softmax(rows: Tensor, index: Tensor, groups: int) -> Tensor:
 
 def _rows(name: str, src: object, dim: int) -> Tensor:
     """The elements, first of all dimensions the one of the groups."""
-    if not isinstance(src, Tensor) or src.device.type == "meta":
-        on_cpu(f"{name}: src", src)
-    assert isinstance(src, Tensor)
-    if not -src.dim() <= dim < src.dim():
-        raise ValueError(f"{name}: dim: expected one of {src.dim()} dimensions, got {dim}")
-    return src.movedim(dim, 0)
+    found = placed(f"{name}: src", src)
+    if not -found.dim() <= dim < found.dim():
+        raise ValueError(f"{name}: dim: expected one of {found.dim()} dimensions, got {dim}")
+    return found.movedim(dim, 0)
 
 
 def _check_index(name: str, index: Tensor, count: int) -> None:
@@ -203,15 +202,15 @@ def _by_index(name: str, index: Tensor, groups: int) -> _graph.Graph | Ends:
     if tracing(index):
         return Ends(torch.zeros_like(index), index, 1, groups)
 
-    on_cpu(f"{name}: index", index)
+    held = on_host(index)
 
     def pack() -> _graph.Graph:
         try:
-            return _graph._of_groups(index.numpy(), groups)
+            return _graph._of_groups(held.numpy(), groups)
         except IndexError as error:
             raise IndexError(f"{name}: index: {error}") from None
 
-    return remembered([index], ("groups", groups), pack, lambda graph: [graph._dst])
+    return remembered([held], ("groups", groups), pack, lambda graph: [graph._dst])
 
 
 def _by_offsets(ptr: Tensor, count: int) -> _graph.Graph | Ends:
@@ -220,7 +219,9 @@ def _by_offsets(ptr: Tensor, count: int) -> _graph.Graph | Ends:
         index = rows_of(ptr, count)
         return Ends(torch.zeros_like(index), index, 1, groups)
 
-    def pack() -> _graph.Graph:
-        return _graph._of_groups(rows_of(ptr, count).numpy(), groups)
+    held = on_host(ptr)
 
-    return remembered([ptr], "offsets", pack)
+    def pack() -> _graph.Graph:
+        return _graph._of_groups(rows_of(held, count).numpy(), groups)
+
+    return remembered([held], "offsets", pack)

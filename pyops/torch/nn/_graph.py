@@ -11,13 +11,16 @@ from torch import Tensor
 
 from ... import graph as _graph
 from .._graph import Ends
+from .._host import on_host
 from ._edge_index import (
     EdgeIndex,
     checked,
+    hosts_of,
     index_of,
+    index_of_graph,
     is_sparse,
-    on_cpu,
     parts_of,
+    placed,
     tracing,
     values_of,
 )
@@ -25,6 +28,7 @@ from ._functions import scatter
 from ._remember import remembered
 
 Fill: TypeAlias = "float | Tensor | str"
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +87,7 @@ class Edges:
         given = self.values if given is None else given
         if given is None:
             return None
-        on_cpu(f"{caller}: edge_attr", given)
+        placed(f"{caller}: edge_attr", given, self.index.device)
         if given.shape[0] != self.given:
             raise ValueError(
                 f"{caller}: edge_attr: expected {self.given} rows, one for each edge, "
@@ -131,14 +135,16 @@ class Edges:
 def apart(edges: Edges, num_src: int) -> _graph.Graph | Ends:
     """The graph in which each edge has a destination of its own."""
     if isinstance(edges.graph, Ends):
-        own = torch.arange(edges.count, dtype=edges.index.dtype)
+        own = torch.arange(edges.count, dtype=edges.index.dtype, device=edges.index.device)
         return Ends(edges.src, own, num_src, edges.count)
 
+    index = on_host(edges.index)
+
     def pack() -> _graph.Graph:
-        ends, count = edges.src.numpy(), edges.count
+        ends, count = index[1 - edges.into].numpy(), edges.count
         return _graph._restore(ends, np.arange(count), None, num_src, count, count)
 
-    return remembered([edges.index], ("apart", edges.into, num_src), pack)
+    return remembered([index], ("apart", edges.into, num_src), pack)
 
 
 def edges_of(
@@ -147,6 +153,7 @@ def edges_of(
     num_src: int,
     num_dst: int,
     *,
+    device: torch.device = CPU,
     loops: int | None = None,
     into: int = 1,
 ) -> Edges:
@@ -162,12 +169,14 @@ def edges_of(
         edges; or a pair (offsets, sources) of the edges by destination; or a packed graph.
     num_src, num_dst : int
         Numbers of nodes that messages come from, and go to.
+    device : torch.device
+        Where the tensors are, and the index is wanted. The graph is one of the host.
     loops : int, optional
         Take self loops away, and put one for each of so many nodes at the end.
     into : {0, 1}
         The row of the index with the nodes that messages go to.
     """
-    edge_index = checked(caller, edge_index)
+    edge_index = checked(caller, edge_index, device)
     label = f"{caller}: edge_index"
     if is_sparse(edge_index) and not into:
         raise ValueError(f"{label}: flow='target_to_source' needs a tensor [2, edges]")
@@ -181,15 +190,16 @@ def edges_of(
                 f"{label}: a packed graph gets no self loops: expected add_self_loops=False"
             )
         if into:
-            index = index_of(edge_index)
+            index = index_of_graph(edge_index, device)
             return Edges(index, edge_index, num_dst, into, index.shape[1])
-        edge_index = index_of(edge_index)
+        edge_index = index_of_graph(edge_index, device)
     parts, values = parts_of(edge_index), values_of(edge_index)
     if tracing(parts[-1]):
-        return _traced(index_of(edge_index), values, num_src, num_dst, loops, into)
+        return _traced(index_of(edge_index, parts), values, num_src, num_dst, loops, into)
+    hosts = hosts_of(edge_index)
 
     def pack() -> _Packed:
-        index, kept = index_of(edge_index), None
+        index, kept = index_of(edge_index, hosts), None
         if loops is not None:
             index, kept = _looped(index, loops)
         ends = index.detach().numpy()
@@ -198,10 +208,11 @@ def edges_of(
             graph = _graph._restore(ends[1 - into], ends[into], None, *sizes)
         except IndexError as error:
             raise IndexError(f"{label}: {error}") from None
-        return _Packed(graph, None if index is edge_index else index, kept)
+        own = None if index is hosts[0] else index.to(device)
+        return _Packed(graph, own, None if kept is None else kept.to(device))
 
     form = edge_index.layout if isinstance(edge_index, Tensor) else None
-    found = remembered(parts, (form, num_src, num_dst, loops, into), pack)
+    found = remembered(hosts, (form, num_src, num_dst, loops, into), pack)
     index = edge_index if found.index is None else found.index
     given = parts[-1].shape[-1]
     return Edges(index, found.graph, num_dst, into, given, loops, found.kept, values=values)
@@ -220,7 +231,7 @@ def _traced(
 ) -> Edges:
     given, spare = index.shape[1], loops is not None
     if loops is not None:
-        nodes = torch.arange(loops, dtype=index.dtype)
+        nodes = torch.arange(loops, dtype=index.dtype, device=index.device)
         aside = torch.where(index[0] == index[1], num_dst, index[into])
         rows = [torch.cat([row, nodes]) for row in (index[1 - into], aside)]
         index = torch.stack(rows if into else rows[::-1])

@@ -8,7 +8,8 @@ from ... import graph as _graph
 from ..._indices import Indices
 from .._call import recording
 from .._graph import Ends
-from ._edge_index import integers, on_cpu
+from .._host import on_host
+from ._edge_index import integers, placed
 from ._remember import remembered
 
 
@@ -23,8 +24,10 @@ def graph_of_indices(
     if recording():
         return Ends(src, dst, num_src, num_dst)
     for name, index in ends.items():
-        on_cpu(f"{caller}: {name}", integers(f"{caller}: {name}", index))
+        placed(f"{caller}: {name}", integers(f"{caller}: {name}", index), dst.device)
     check_rows(caller, len(src), ends)
+
+    src, dst = on_host(src), on_host(dst)
 
     def pack() -> _graph.Graph:
         try:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import Proxy
 
-from ._edge_index import EdgeIndex, is_sparse, on_cpu, with_values
+from ._edge_index import EdgeIndex, is_sparse, placed, with_values
 from ._functions import scatter, softmax
 from ._graph import Edges, edges_of
 
@@ -104,12 +104,17 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
             got = f"{len(both)} of them" if isinstance(both, tuple | list) else type(x).__name__
             raise TypeError(f"{label}: expected a tensor or a pair of tensors, got {got}")
         for part in (both[0], *(part for part in both[1:] if part is not None)):
-            if on_cpu(label, part).dim() != 2:
+            if placed(label, part, both[0].device if part is not both[0] else None).dim() != 2:
                 raise ValueError(f"{label}: expected two dimensions, got {part.dim()}")
         return both[0], both[1]
 
     def _edges(
-        self, edge_index: EdgeIndex, ends: tuple[int, int | None], size: Size, loops: int | None
+        self,
+        edge_index: EdgeIndex,
+        ends: tuple[int, int | None],
+        size: Size,
+        loops: int | None,
+        device: torch.device,
     ) -> Edges:
         """The edges from and to as many nodes as there are rows in the first and second place."""
         if size is not None:
@@ -123,7 +128,8 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         first, second = ends
         if second is None:
             second = first if size is None or size[1] is None or not into else size[1]
-        return edges_of(self._label, edge_index, first, second, loops=loops, into=into)
+        sizes = first, second
+        return edges_of(self._label, edge_index, *sizes, device=device, loops=loops, into=into)
 
     def _same_nodes(self, ends: tuple[int, int | None]) -> None:
         """Where messages flow back, results have a row for each node in the first place."""

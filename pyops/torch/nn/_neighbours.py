@@ -13,6 +13,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ... import graph as _graph
 from .._graph import Ends, Graph
+from .._host import on_host
 from ._edge_index import tracing
 
 _MOST_GRAPHS = 16
@@ -30,12 +31,12 @@ def graphs_of_neighbours(
     index, splits = neighbours["neighbors_index"], neighbours["neighbors_row_splits"]
     if tracing(index):
         counts = splits.diff()
-        rows = torch.arange(len(counts), dtype=index.dtype)
+        rows = torch.arange(len(counts), dtype=index.dtype, device=index.device)
         dst = rows.repeat_interleave(counts, output_size=index.shape[0])
         return Ends(index, dst, num_src, len(counts)), None
     index, splits = plain(index), plain(splits)
     with temporarily_clear_interpreter_stack():
-        arrays = index.numpy(), splits.numpy()
+        arrays = on_host(index).numpy(), on_host(splits).numpy()
         for held, graph, back in list(_recent):
             if graph.num_src == num_src and all(map(np.array_equal, arrays, held)):
                 return graph, back

@@ -14,6 +14,7 @@ from ...graph import Graph
 from ...neighbours import radius_graph
 from .._call import recording
 from .._graph import Ends
+from .._host import on_host
 from .._library import LIBRARY
 
 
@@ -31,8 +32,8 @@ def _search(
     positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
 ) -> tuple[Graph, Tensor, Tensor]:
     """The graph; the sources over the destinations of its edges; the sizes of the examples."""
-    owner = None if batch is None else batch.numpy()
-    graph, *_ = radius_graph(positions.numpy(), cutoff, batch=owner)
+    owner = None if batch is None else on_host(batch).numpy()
+    graph, *_ = radius_graph(positions.cpu().numpy(), cutoff, batch=owner)
     degree = int(graph.in_degrees().max(initial=0))
     if most is not None and degree > most:
         raise ValueError(
@@ -41,7 +42,8 @@ def _search(
         )
     edges = np.stack([graph.src, graph.dst], dtype=np.int64)
     counts = [len(positions)] if owner is None else np.bincount(owner)
-    return graph, torch.from_numpy(edges), torch.from_numpy(np.asarray(counts, np.int64))
+    found = torch.from_numpy(edges), torch.from_numpy(np.asarray(counts, np.int64))
+    return graph, *(tensor.to(positions.device) for tensor in found)
 
 
 def _kernel(
@@ -62,7 +64,8 @@ def _fake(
 LIBRARY.define(
     "neighbours(Tensor positions, Tensor? batch, float cutoff, int? most) -> (Tensor, Tensor)"
 )
-LIBRARY.impl("neighbours", _kernel, "CPU")
+for _device in "CPU", "CUDA":
+    LIBRARY.impl("neighbours", _kernel, _device)
 torch.library.register_fake("pyops::neighbours", _fake, lib=LIBRARY)
 
 

@@ -146,7 +146,7 @@ class GATConv(Attention):
         loops = None
         if self.add_self_loops:
             loops = min(size) if size is not None else min(n for n in ends if n is not None)
-        edges = self._edges(edge_index, ends, size, loops)
+        edges = self._edges(edge_index, ends, size, loops, x_src.device)
         scores = self._edge_scores(edges, edge_attr)
         mask = self._mask(edges, x_src)
         weighted = bool(return_attention_weights)

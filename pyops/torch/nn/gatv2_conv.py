@@ -126,7 +126,8 @@ class GATv2Conv(Attention):
         x_r = x_l if right is left and self.share_weights else self.lin_r(right)
         ends = left.shape[0], right.shape[0]
         self._same_nodes(ends)
-        edges = self._edges(edge_index, ends, None, min(ends) if self.add_self_loops else None)
+        loops = min(ends) if self.add_self_loops else None
+        edges = self._edges(edge_index, ends, None, loops, left.device)
         features = edges.features(self._label, edge_attr, self.fill_value)
         if features is not None:
             if self.lin_edge is None:

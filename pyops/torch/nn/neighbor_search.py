@@ -24,7 +24,8 @@ class NeighborSearch(nn.Module):  # type: ignore[misc]
 
     As ``neuralop.layers.neighbor_search.NeighborSearch`` without open3d, but for memory: the
     distances are never held all at once, and many points are searched by cells. A result is
-    remembered for as long as the points are the same.
+    remembered for as long as the points are the same. On a device, of many points copies are
+    searched on the host; each call waits to compare the points.
 
     Parameters
     ----------
@@ -74,8 +75,9 @@ class NeighborSearch(nn.Module):  # type: ignore[misc]
 
 
 def same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same type, shape and elements."""
-    return bool(one.dtype == other.dtype and torch.equal(one, other))
+    """Whether two tensors have the same type, device, shape and elements."""
+    alike = one.dtype == other.dtype and one.device == other.device
+    return bool(alike and torch.equal(one, other))
 
 
 def search(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
@@ -105,8 +107,8 @@ def _all(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
 
 
 def _by_cells(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """The same from distances within cells."""
-    x, y = (nn.functional.pad(t.double(), (0, 3 - t.shape[1])) for t in (queries, data))
+    """The same from distances within cells, of copies in host memory."""
+    x, y = (nn.functional.pad(t.double().cpu(), (0, 3 - t.shape[1])) for t in (queries, data))
     largest = max(float(t.abs().max()) for t in (x, y))
     error = 64 * torch.finfo(data.dtype).eps * (largest + radius) ** 2
     rows, columns = map(
@@ -120,8 +122,10 @@ def _by_cells(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Ten
     kept = (square <= radius**2) & ~unsure[rows]
     rows, columns = rows[kept], columns[kept]
     if unsure.any():
-        counts, more = _all(data, queries[unsure], radius)
+        found = _all(data, queries[unsure.to(queries.device)], radius)
+        counts, more = (t.cpu() for t in found)
         owners = unsure.nonzero()[:, 0].repeat_interleave(counts)
         rows, columns = torch.cat([rows, owners]), torch.cat([columns, more])
     order = torch.argsort(rows * len(y) + columns)
-    return torch.bincount(rows, minlength=len(x)), columns[order]
+    counts = torch.bincount(rows, minlength=len(x))
+    return counts.to(data.device), columns[order].to(data.device)

@@ -97,7 +97,7 @@ class NNConv(Messages):
             right = None  # nobody reads it, and it may have other rows
         ends = left.shape[0], None if right is None else right.shape[0]
         self._same_nodes(ends)
-        edges = self._edges(edge_index, ends, size, None)
+        edges = self._edges(edge_index, ends, size, None, left.device)
         if left.shape[1] != self.in_channels_l:
             raise ValueError(
                 f"{self._label}: x: expected shape (nodes, {self.in_channels_l}), "

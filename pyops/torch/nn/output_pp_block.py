@@ -8,6 +8,7 @@ from torch.nn import Linear, ModuleList
 
 import pyops.torch as pt
 
+from .._host import on_host
 from ._dimenet import Activation, glorot_orthogonal, product, reset
 from ._indices import check_rows, graph_of_indices
 
@@ -83,7 +84,7 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
             Number of atoms; one more than the largest in i if not given.
         """
         if num_nodes is None:
-            num_nodes = 1 + int(i.max()) if len(i) else 0
+            num_nodes = 1 + int(on_host(i).max()) if len(i) else 0
         graph = graph_of_indices("OutputPPBlock", {"i": i}, num_nodes, num_nodes)
         check_rows("OutputPPBlock", len(i), {"x": x, "rbf": rbf})
         return self.on_graph(x, rbf, graph)

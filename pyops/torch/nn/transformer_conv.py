@@ -110,7 +110,8 @@ class TransformerConv(Attention):
         left, right = self._both(x)
         query = self.lin_query(right)
         key, value = self.lin_key(left), self.lin_value(left)
-        edges = self._edges(edge_index, (left.shape[0], right.shape[0]), None, None)
+        ends = left.shape[0], right.shape[0]
+        edges = self._edges(edge_index, ends, None, None, left.device)
         features = edges.features(self._label, edge_attr, 0.0)
         if (features is None) != (self.lin_edge is None):
             expected = (
