@@ -13,6 +13,11 @@ from .layouts import LAYOUTS
 from .reference import reference
 from .rounding import bounds
 
+settings.register_profile("pyops", deadline=None, print_blob=True)
+settings.load_profile("pyops")
+settings.register_profile("some", max_examples=100, derandomize=True, database=None)
+settings.register_profile("many", max_examples=10_000)
+
 
 @st.composite
 def graphs(draw):

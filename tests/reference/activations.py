@@ -1,7 +1,6 @@
 """The activations: value and slope."""
 
 import numpy as np
-from scipy.special import erf
 
 
 def _sigmoid(z):
@@ -9,6 +8,8 @@ def _sigmoid(z):
 
 
 def _cdf(z):
+    from scipy.special import erf  # nothing else here needs it
+
     return (1 + erf(z / np.sqrt(2))) / 2
 
 

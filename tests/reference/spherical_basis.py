@@ -2,10 +2,12 @@ import functools
 import itertools
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import spherical_jn
+import pytest
 
 from .radial_basis import envelope
+
+brentq = pytest.importorskip("scipy.optimize").brentq
+spherical_jn = pytest.importorskip("scipy.special").spherical_jn
 
 
 def forward(distances, *, num_spherical, num_radial, exponent):

@@ -1,5 +1,6 @@
+from math import factorial
+
 import numpy as np
-from scipy.special import factorial
 
 
 def forward(vectors, *, max_degree):
