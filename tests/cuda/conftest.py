@@ -1,10 +1,17 @@
 """`python -m pytest tests/cuda --device`: the table of rooms on a real device, with CuPy."""
 
+import os
+import sys
+
+import numpy as np
 import pytest
+
+import pyops
+from pyops.cuda import _device
 
 from . import host, rooms
 
-REAL = "test_rooms", "test_attention", "test_compat", "test_device"
+REAL = "test_rooms", "test_attention", "test_dimenet", "test_nan", "test_compat", "test_device"
 """The files that a device runs; the others are about this machine."""
 
 
@@ -14,8 +21,32 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     if config.getoption("--device", default=False):
+        try:
+            try_device()
+        except Exception as error:
+            raise pytest.UsageError(f"--device: {type(error).__name__}: {error}") from error
         rooms.DEVICE = True
         host.COMPILER = host.COMPILER or "not needed"
+
+
+def try_device():
+    """One call, so that what no test can do without is missed once."""
+    if not _device.platform("tests").count:
+        raise RuntimeError("CuPy sees no device")
+    import cupy
+
+    x = np.linspace(-1, 1, 1000)
+    if not np.allclose(pyops.exp(cupy.asarray(x)).get(), np.exp(x), 1e-14):
+        raise RuntimeError("the device does not compute exp")
+
+
+def pytest_report_header():
+    if rooms.DEVICE:
+        import cupy
+
+        device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+        return f"device: {device}, CuPy {cupy.__version__}, {pyops.__file__}"
+    return None
 
 
 def pytest_collection_modifyitems(items):
@@ -25,3 +56,22 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="about this machine"))
         elif not rooms.DEVICE and name == "test_device":
             item.add_marker(pytest.mark.skip(reason="no --device"))
+
+
+@pytest.fixture(autouse=True)
+def device_goes_on(request):
+    """After an illegal address no process can use its device: a worker makes room for another."""
+    yield
+    if not rooms.DEVICE:
+        return
+    import cupy
+
+    try:
+        cupy.cuda.Device().synchronize()
+    except Exception as error:
+        text = f"{request.node.nodeid}: the device is lost: {error}"
+        if "PYTEST_XDIST_WORKER" not in os.environ:
+            pytest.exit(text, returncode=1)
+        with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            print(text, file=sys.stderr, flush=True)
+        os._exit(1)

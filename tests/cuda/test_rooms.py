@@ -11,14 +11,15 @@ from ..graphs import drawn, shared
 from ..rounding import bounds
 from ..test_bounds import fenced
 from .host import COMPILER, Host
-from .rooms import ROOMS, on_device
+from .rooms import DEVICE, ROOMS, on_device
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 every_phase = pytest.mark.parametrize("phase", PHASES)
 HERE = [case for case in VARIANTS if case.op in ROOMS]
 TABLE = [case for case in CASES if case.op in ROOMS]
 BOTH = [(case, np.float64) for case in TABLE]
-BOTH += [(case, np.float32) for case in TABLE if case.graph in ("random", "hubs", "shared edges")]
+SINGLE = {case.graph for case in TABLE} if DEVICE else {"random", "hubs", "shared edges"}
+BOTH += [(case, np.float32) for case in TABLE if case.graph in SINGLE]
 
 
 def label(value):
@@ -42,7 +43,7 @@ def assert_within(got, expected, bound):
 @every_phase
 @pytest.mark.parametrize(("case", "dtype"), BOTH, ids=label)
 def test_every_case(case, dtype, phase):
-    """In float64 on every graph; in float32 on those with all there is to meet."""
+    """In float64 on every graph; in float32 too on a device, else where there is most to meet."""
     problem = case.problem().map(dtype)
     exact = problem.map(np.float64)
     bound = [None if b is None else 2 * b for b in bounds(exact, phase, dtype)]
@@ -122,6 +123,7 @@ def test_accumulate(case, phase):
     assert_within(got, sums, most)
 
 
+@pytest.mark.skipif(DEVICE, reason="of memory of this machine")
 @pytest.mark.parametrize("end", [True, False], ids=["end", "start"])
 @every_phase
 @pytest.mark.parametrize("case", HERE, ids=str)
