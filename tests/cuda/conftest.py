@@ -11,8 +11,9 @@ from pyops.cuda import _device
 
 from . import host, rooms
 
-REAL = "test_rooms", "test_attention", "test_dimenet", "test_nan", "test_compat", "test_device"
-"""The files that a device runs; the others are about this machine."""
+REAL = "test_rooms", "test_attention", "test_dimenet", "test_nan", "test_compat"
+ALONE = "test_device", "test_device_torch"
+"""The files that a device runs besides, and those that it alone runs."""
 
 
 def pytest_addoption(parser):
@@ -52,9 +53,9 @@ def pytest_report_header():
 def pytest_collection_modifyitems(items):
     for item in items:
         name = item.path.stem
-        if rooms.DEVICE and name not in REAL:
+        if rooms.DEVICE and name not in (*REAL, *ALONE):
             item.add_marker(pytest.mark.skip(reason="about this machine"))
-        elif not rooms.DEVICE and name == "test_device":
+        elif not rooms.DEVICE and name in ALONE:
             item.add_marker(pytest.mark.skip(reason="no --device"))
 
 

@@ -19,23 +19,6 @@ DEVICE = False
 """Whether there is a real one, where any order of turns is that of the device."""
 
 
-class Counting(_device.Platform):
-    """CuPy, which counts the streams it is asked for: new ones, whatever their addresses."""
-
-    def __init__(self):
-        super().__init__()
-        self.streams = []
-
-    def stream(self, address):
-        self.streams.append(address)
-        return self.cupy.cuda.Stream()
-
-
-def platform():
-    """What can stand in the place of the process's platform."""
-    return Counting() if DEVICE else Platform()
-
-
 def move(argument):
     """An argument on the device."""
     if isinstance(argument, Graph):

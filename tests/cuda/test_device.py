@@ -1,54 +1,118 @@
 """What only a device can show, beside the table: `python -m pytest tests/cuda --device`."""
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 import pyops
+from pyops.blocks import pack_gno, unpack_gno
+from pyops.compat import pylibcugraphops
+from pyops.compat.pylibcugraphops import operators
 
-from ..broadcasts import FUNCTIONS, problem
+from ..broadcasts import FUNCTIONS, PAIRS, problem
 from ..cases import PHASES, representative
 from ..compare import assert_close, assert_same
 from ..graphs import drawn
 from . import rooms
 from .host import Host
+from .test_elementwise import calls, listed
 
 every_phase = pytest.mark.parametrize("phase", PHASES)
-LARGE = {"gno_conv": (5000, 5000, 100_000), "gat": (5000, 5000, 200_000)}
+every_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def back(results):
+    return [None if a is None else rooms.back(a) for a in listed(results)]
 
 
 @every_phase
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@every_dtype
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name, dtype, phase):
     p = problem(name, "pairs", dtype)
-    got = [a.get() for a in p.map(rooms.move).run(phase)]
+    got = back(p.map(rooms.move).run(phase))
     assert_close(got, p.run(phase), 64 * np.finfo(dtype).eps)
 
 
+@every_phase
+@every_dtype
+@pytest.mark.parametrize("pair", PAIRS)
+def test_broadcasting(pair, dtype, phase):
+    p = problem("multiply", pair, dtype)
+    got = back(p.map(rooms.move).run(phase))
+    assert_close(got, p.run(phase), 64 * np.finfo(dtype).eps)
+
+
+@every_dtype
 @pytest.mark.parametrize("axis", [None, 0, 1, (0, 2)])
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
-def test_reductions(name, axis):
-    x = np.random.default_rng(0).standard_normal((300, 70, 130))
-    op = getattr(pyops, name)
-    assert_close([op(rooms.move(x), axis=axis).get()], [op(x, axis=axis)], 1e-13)
+def test_reductions(name, axis, dtype):
+    op, rng = getattr(pyops, name), np.random.default_rng(0)
+    x, h = (rng.standard_normal((300, 70, 130)).astype(dtype) for _ in range(2))
+    gy = np.asarray(rng.standard_normal(np.shape(op(x, axis=axis)))).astype(dtype)
+    for phase, arrays in calls(op, x, gy, h):
+        expected = listed(phase(*arrays, axis=axis))
+        assert_close(back(phase(*map(rooms.move, arrays), axis=axis)), expected, 5e-6)
+
+
+LARGE = {
+    "gno_conv": ((5000, 5000, 100_000), {}),
+    "gat": ((5000, 5000, 200_000), {}),
+    "transformer_conv": ((5000, 5000, 200_000), {}),
+    "dimenet_aggregate": ((2000, 2000, 20_000), {}),
+    "ono_encode": ((1, 1, 64), {"points": 1000, "modes": 32, "width": 8}),
+}
 
 
 @every_phase
 @pytest.mark.parametrize("op", LARGE)
 def test_runs_are_equal_to_the_last_bit(op, phase):
-    p = representative(op).problem(drawn(*LARGE[op])).map(np.float32)
+    graph, widths = LARGE[op]
+    p = representative(op).problem(drawn(*graph), **widths).map(np.float32)
     with rooms.on_device(Host()):
         expected = p.run(phase)
         for _ in range(10):
             assert_same(p.run(phase), expected)
 
 
+WIDE = dict.fromkeys(("in_features", "out_features", "columns", "width", "channels", "x_width"), 32)
+
+
+@every_dtype
+@pytest.mark.parametrize("op", [name for name in rooms.ROOMS if name in rooms.OPERATORS])
+def test_arrays_may_begin_anywhere(op, dtype, monkeypatch):
+    """At any multiple of an element, also where rows are as wide as four elements are read."""
+    move = rooms.move
+
+    def displaced(array):
+        if not isinstance(array, np.ndarray):
+            return move(array)
+        room = move(np.concatenate([np.zeros(1, array.dtype), array.ravel()]))
+        return room[1:].reshape(array.shape)
+
+    case = representative(op)
+    p = case.problem(**({} if op == "kernel_conv" else WIDE)).map(dtype)
+    for phase in PHASES:
+        with rooms.on_device(Host()):
+            expected = p.run(phase)
+            with monkeypatch.context() as patch:
+                patch.setattr(rooms, "move", displaced)
+                got = p.run(phase)
+                out = [None if a is None else np.zeros_like(a) for a in expected]
+                single = phase in ("forward", "jvp")
+                into = p.run(phase, out=out[0] if single else out)
+        for found in got, into:
+            assert_close(found, expected, 1000 * np.finfo(dtype).eps)
+
+
 def test_the_current_stream_is_used():
     """Work waits for what the caller has queued before it, on a stream of the caller."""
     import cupy
 
-    x = cupy.zeros(1 << 26, np.float32)
     with cupy.cuda.Stream(non_blocking=True) as stream:
+        x = cupy.zeros(1 << 26, np.float32)
         for _ in range(20):
             x += 1
         y = pyops.negative(x)
@@ -57,25 +121,52 @@ def test_the_current_stream_is_used():
     assert not y.any()
 
 
-def test_tensors():
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("torch sees no device")
-    import pyops.torch as pt
+def test_the_stream_of_a_low_level_call_is_used():
+    import cupy
 
-    p = representative("gno_conv").problem()
-    inputs = [torch.tensor(a, device="cuda", requires_grad=True) for a in p.inputs]
-    y = pt.gno_conv(p.graph.to_device(), *inputs, **p.options)
-    got = torch.autograd.grad(y, inputs, torch.tensor(p.arrays["gy"], device="cuda"))
-    assert_close([y.detach().cpu().numpy()], p.run("forward"), 1e-12)
-    assert_close([g.cpu().numpy() for g in got], p.run("backward"), 1e-12)
-    with pytest.raises(TypeError, match="coords: expected an array on the device"):
-        pt.gno_conv(p.graph.to_device(), inputs[0], inputs[1].cpu(), inputs[2], **p.options)
+    nodes = 1 << 20
+    graph = pylibcugraphops.make_csc(np.arange(nodes + 1), np.arange(nodes)[::-1].copy())
+    y, stream = cupy.zeros((nodes, 32), np.float32), cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.get_current_stream().synchronize()
+    with stream:
+        x = cupy.zeros((nodes, 32), np.float32)
+        for _ in range(20):
+            x += 1
+    operators.agg_simple_n2n_fwd(y, x, graph, stream_id=stream.ptr)
+    stream.synchronize()
+    assert (y == 20).all()
+
+
+def test_threads():
+    """Calls of several threads do not meet in what is kept."""
+    p = representative("gno_conv").problem(drawn(500, 500, 5000))
+    graph, arrays = p.graph.to_device(), [*map(rooms.move, p.inputs)]
+    expected = rooms.back(p.op(graph, *arrays, **p.options))
+
+    def call(_):
+        return rooms.back(p.op(p.graph.to_device(), *arrays, **p.options))
+
+    with ThreadPoolExecutor(4) as pool:
+        for got in pool.map(call, range(16)):
+            assert_same([got], [expected])
+
+
+def test_graphs_and_blocks():
+    """Of arrays on the device, and through pickle."""
+    graph, x = drawn(9, 7, 60), np.ones((9, 3))
+    there = pyops.Graph(rooms.move(graph.src), rooms.move(graph.dst), 9, 7)
+    expected = pyops.aggregate(graph, x)
+    for some in there.to_device(), pickle.loads(pickle.dumps(there.to_device())):
+        assert_close(back(pyops.aggregate(some, rooms.move(x))), [expected], 1e-15)
+    parts = [np.random.default_rng(0).random(shape) for shape in ((3, 2), (3,), (4, 3), (4,))]
+    block = pack_gno(*map(rooms.move, parts))
+    assert_same(back(tuple(unpack_gno(block, dim=2, hidden=3))), parts)
 
 
 @pytest.mark.parametrize(("precision", "most"), [("tf32", 4e-3), ("tf32x3", 4e-6)])
-def test_precision(precision, most):
-    p = representative("gno_conv").problem(drawn(500, 500, 5000)).map(np.float32)
+@pytest.mark.parametrize("op", ["gno_conv", "kernel_conv", "ono_encode"])
+def test_precision(op, precision, most):
+    p = representative(op).problem(drawn(500, 500, 5000)).map(np.float32)
     expected = p.map(np.float64).run("backward")
     with rooms.on_device(Host()):
         assert_close(p.run("backward", precision=precision), expected, most)
