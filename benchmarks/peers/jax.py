@@ -17,7 +17,7 @@ def set_threads(count):
     """XLA sizes its pool by the process's affinity and XLA_FLAGS, both set before this process."""
 
 
-def load(module, problem):
+def load(module, problem, wait=jax.block_until_ready):
     jax.clear_caches()
     graph = {
         name: jax.numpy.asarray(array, dtype="int32" if array.dtype.kind == "i" else None)
@@ -48,7 +48,7 @@ def load(module, problem):
 
     def jitted(phase, *arguments):
         compiled = jax.jit(phase)
-        return lambda: jax.block_until_ready(compiled(*arguments))
+        return lambda: wait(compiled(*arguments))
 
     return {
         "forward": jitted(forward, graph, *inputs),

@@ -1,0 +1,68 @@
+"""What the benchmark takes from CuPy, made of arrays of this machine that say they are on a device."""
+
+import contextlib
+import ctypes
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+
+from . import host
+from .platform import to_device
+
+
+class Device:
+    def synchronize(self):
+        pass
+
+
+class MemoryHook(contextlib.AbstractContextManager):
+    """One array comes and goes."""
+
+    def __exit__(self, *_):
+        facts = {"device_id": 0, "mem_size": 512, "mem_ptr": 1, "pmem_id": 1}
+        self.malloc_postprocess(size=500, **facts)
+        self.free_postprocess(**facts)
+
+
+class RawKernel:
+    """A kernel compiled for this machine."""
+
+    def __init__(self, code, name, options=()):
+        defined = [option[2:].split("=") for option in options if option.startswith("-D")]
+        head = "".join(f"#define {key} {value}\n" for key, value in defined)
+        label = "-".join([name, *(value for _, value in defined)])
+        self.library, self.name = host.build(head + code, [name], f"{label}.so"), name
+
+    def __call__(self, grid, block, args):
+        asked = getattr(self.library, f"{self.name}_arguments")
+        asked.restype = ctypes.c_char_p
+        codes = asked().decode().split(",")[:-1]
+        held = [host.argument(a, c, self.name) for a, c in zip(args, codes, strict=True)]
+        pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
+        dims = (ctypes.c_uint * 4)(*grid, *block)
+        assert getattr(self.library, f"{self.name}_run")(pointers, dims, 0, 0) == 0
+
+
+PROPERTIES = {"name": b"none", "totalGlobalMem": 1, "multiProcessorCount": 1, "l2CacheSize": 1}
+
+
+def stand_in():
+    made = ModuleType("cupy")
+    made.__version__ = "0"
+    made.cuda = SimpleNamespace(
+        Device=Device,
+        MemoryHook=MemoryHook,
+        runtime=SimpleNamespace(
+            getDeviceProperties=lambda number: PROPERTIES,
+            driverGetVersion=lambda: 13000,
+            runtimeGetVersion=lambda: 13000,
+        ),
+    )
+    made.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: None)
+    made.RawKernel = RawKernel
+    made.copyto = np.copyto
+    made.asarray = to_device
+    made.ones = lambda shape, kind: to_device(np.ones(shape, kind))
+    made.empty_like = lambda array: to_device(np.empty_like(array))
+    made.take = lambda array, rows, axis: to_device(np.take(array, rows, axis))
+    return made
