@@ -1,7 +1,7 @@
 """Those that are measured: pyops on CuPy's arrays, and peers with theirs on the same device.
 
-A side has `phases`, a function each; `wait(results)`; `peak(call)`, bytes or None; `answers(phase)`,
-the results of one call as NumPy arrays; `close()`, after which nothing of it is held.
+A side has `phases`, a function each; `wait(results)`; `peak(call)`, bytes or None;
+`answers(phase)`, the results of one call as NumPy arrays; `close()`, which holds on to nothing.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""What the benchmark takes from CuPy, made of arrays of this machine that say they are on a device."""
+"""What the benchmark takes from CuPy, of arrays of this machine that say they are on a device."""
 
 import contextlib
 import ctypes

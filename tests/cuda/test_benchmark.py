@@ -1,4 +1,4 @@
-"""The benchmark on small cases, with stand-ins for CuPy and for torch's memory: every line of it."""
+"""Every line of the benchmark: small cases, stand-ins for CuPy and for torch's memory."""
 
 import importlib
 import json
@@ -34,7 +34,7 @@ def bench(monkeypatch):
         monkeypatch.delitem(sys.modules, name, raising=False)
     made = Platform()
     monkeypatch.setattr(_device, "found", lambda: made)
-    device, limits, sides, measure = map(importlib.import_module, names)
+    _, limits, sides, measure = map(importlib.import_module, names)
     monkeypatch.setattr(limits, "SIZE", 400)
     monkeypatch.setattr(limits, "SIDE", 8)
     monkeypatch.setattr(limits, "UNROLLED", (2,))
@@ -166,7 +166,7 @@ def test_a_side_that_fails_is_a_line(text, bench, monkeypatch):
     failed = [r for r in found if r["what"] == "failure"]
     assert [r["who"] for r in failed] == list(sides.PEERS)
     assert all(r["why"] in ("RuntimeError: nothing said", "RuntimeError: one") for r in failed)
-    assert [r["who"] for r in found if r["what"] == "time"][0] == "pyops"
+    assert next(r["who"] for r in found if r["what"] == "time") == "pyops"
 
 
 def test_nothing_begins_after_the_time(bench, capsys):
