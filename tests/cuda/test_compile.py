@@ -5,10 +5,9 @@ import struct
 import pytest
 
 from pyops._functions import FUNCTIONS
+from pyops.cuda import _compiler
 from pyops.cuda._formulas import functions
 from pyops.cuda._source import compose, kernels, sources, variants
-
-from pyops.cuda import _compiler
 
 from .nvrtc import cubin, stacks
 
