@@ -2,9 +2,12 @@
 
 import importlib
 import json
+import os
+import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from benchmarks.cases import PHASES, Case
 from benchmarks.cuda import __main__ as command
 from benchmarks.cuda import report as reports
+from benchmarks.cuda import worker as workers
 from benchmarks.cuda.cases import CASES, OPERATORS, TARGETS
 from pyops.cuda import _device
 
@@ -178,8 +182,8 @@ def test_nothing_begins_after_the_time(bench, capsys):
 
 def test_a_process_that_ends_is_a_record(monkeypatch):
     """As where a device is lost; the next case has a new one."""
-    monkeypatch.setattr(command, "serve", dies)
-    worker = command.Worker()
+    monkeypatch.setattr(workers, "serve", dies)
+    worker = workers.Worker()
     for _ in range(2):
         (found,) = worker.ask(time.time() + 60, "measure", 3)
         assert "its process ended, status 7" in found["why"]
@@ -189,6 +193,24 @@ def test_a_process_that_ends_is_a_record(monkeypatch):
 def dies(pipe):
     pipe.recv()
     sys.exit(7)
+
+
+def test_the_process_runs_as_a_program(tmp_path):
+    """Without a device its lines say so, and the end comes all the same."""
+    hidden = "import sys; sys.modules['cupy'] = None"
+    (tmp_path / "sitecustomize.py").write_text(hidden)
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.cuda", "gat", "--minutes=0.1"],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(root), *sys.path[1:]])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0
+    assert "import of cupy halted" in done.stderr
+    assert "not measured" in done.stdout
 
 
 def test_the_command_line(capsys):
