@@ -419,6 +419,22 @@ def test_precision(op, precision, least, most):
                 assert least < max(errors) < most
 
 
+@pytest.mark.parametrize("op", sorted({*_door.rooms()} & OPERATORS.keys()))
+def test_a_precision_is_taken_where_matrices_are_multiplied(op, platform, monkeypatch):
+    multiply, asked = platform.runtime.matmul, []
+
+    def product(a, b, out=None, precision="highest"):
+        asked.append(precision)
+        return multiply(a, b, out, precision)
+
+    monkeypatch.setattr(platform.runtime, "matmul", product)
+    _, there = problem(op)
+    precision = "tf32" if op.startswith(_door.PRECISE) else "highest"
+    for phase in PHASES:
+        there.run(phase, precision=precision)
+    assert {*asked} == ({"tf32"} if precision == "tf32" else set())
+
+
 def test_too_little_memory(platform, monkeypatch):
     def empty(shape, dtype):
         raise MemoryError("Out of memory allocating 1 bytes")
