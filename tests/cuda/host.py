@@ -67,7 +67,7 @@ def argument(value, code, where):
         assert isinstance(value, np.ndarray), f"{where}: expected an array, got {type(value)}"
         assert value.dtype == np.dtype(code[1]), f"{where}: expected {code}, got {value.dtype}"
         assert value.flags.c_contiguous, f"{where}: expected contiguous memory"
-        return ctypes.c_void_p(value.ctypes.data)
+        return ctypes.c_void_p(value.ctypes.data if value.size else 0)  # as CuPy's empty arrays
     whole = isinstance(value, (bool, int, np.integer))
     assert whole == (code == "q"), f"{where}: expected {code}, got {value!r}"
     return KINDS[code](value)

@@ -85,8 +85,8 @@ extern "C" __global__ void BOUNDS outer(
   real slopes[HELD] = {};
 #pragma unroll
   for (int k = 0; k < HELD; ++k)
-    if (!given && k < dim && unit < hidden) slopes[k] = params[k * hidden + unit];
-  const real bias = !given && unit < hidden ? params[dim * hidden + unit] : real(0);
+    if (params && k < dim && unit < hidden) slopes[k] = params[k * hidden + unit];
+  const real bias = params && unit < hidden ? params[dim * hidden + unit] : real(0);
   real sum[4][4] = {}, plain[4] = {};
   for (whole start = piece[1]; start < piece[2]; start += SHORT) {
     const int count = piece[2] - start < SHORT ? static_cast<int>(piece[2] - start) : SHORT;
