@@ -83,6 +83,14 @@ def check_output(label: str, array: object, shape: tuple[int, ...], dtype: np.dt
     return out
 
 
+def check_place(label: str, array: Any, shape: tuple[int, ...]) -> None:
+    """Refuse an array on a device that cannot take a result of this shape."""
+    if array.shape != shape:
+        raise ValueError(f"{label}: expected shape {shape}, got {array.shape}")
+    if any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
+        raise ValueError(f"{label}: expected distinct elements, got strides {array.strides}")
+
+
 def plain(array: Array) -> Array:
     """The array as kernels take it, in C order, aligned, native byte order: itself or a copy."""
     flags = array.flags

@@ -10,37 +10,13 @@ torch = pytest.importorskip("torch")
 import pyops  # noqa: E402
 import pyops.torch as pt  # noqa: E402
 
-from .doors import OPERATORS, arguments  # noqa: E402
+from .doors import OPERATORS  # noqa: E402
+from .torch_operators import Example, assert_derivatives, assert_maps  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 SMOOTH = "tanh"
 FEW = ["gno_conv", "kernel_conv", "ono_encode", "elem_scale", "tanh", "power", "sum", "max"]
-
-
-class Example:
-    """An operator on tensors: a small case of the table, or positive numbers that broadcast."""
-
-    def __init__(self, name, seed=0):
-        self.name, self.op, self.door = name, OPERATORS[name], getattr(pt, name)
-        graph, arrays, self.options = arguments(name, seed)
-        self.graph = None
-        if graph is not None:
-            self.graph = pt.Graph(graph.src, graph.dst, graph.num_src, graph.num_dst)
-        self.tensors = [torch.from_numpy(np.array(a)) for a in arrays if a is not None]
-
-    def __call__(self, *tensors, **more):
-        graph = [] if self.graph is None else [self.graph]
-        return self.door(*graph, *tensors, **self.options, **more)
-
-    def energy(self, *tensors):
-        y = self(*tensors)
-        return (
-            y * torch.cos(torch.arange(y.numel(), dtype=y.dtype).reshape(y.shape)) + y * y
-        ).sum()
-
-    def leaves(self):
-        return [t.clone().requires_grad_() for t in self.tensors]
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -54,11 +30,7 @@ def test_same_as_numpy(name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_derivatives(name):
-    example = Example(name)
-    leaves = example.leaves()
-    close = {"atol": 1e-5, "rtol": 1e-4}
-    assert torch.autograd.gradcheck(example, leaves, check_forward_ad=True, fast_mode=True, **close)
-    assert torch.autograd.gradgradcheck(example, leaves, fast_mode=True, **close)
+    assert_derivatives(Example(name))
 
 
 WEIGHTED = [name for name, op in OPERATORS.items() if op.signature.attention]
@@ -138,11 +110,7 @@ def test_transformations(name):
 
 @pytest.mark.parametrize("name", FEW)
 def test_vmap(name):
-    example = Example(name)
-    batch = [torch.stack([t, 0.5 * t, 0.9 * t]) for t in example.tensors]
-    mapped = torch.func.vmap(example)(*batch)
-    for number in range(3):
-        torch.testing.assert_close(mapped[number], example(*(b[number] for b in batch)))
+    assert_maps(Example(name))
 
 
 def force_loss(example):

@@ -7,7 +7,8 @@ torch = pytest.importorskip("torch")
 
 from pyops._operator import OPERATORS  # noqa: E402
 
-from .test_torch import Example, force_loss  # noqa: E402
+from .test_torch import force_loss  # noqa: E402
+from .torch_operators import Example  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 import pyops.torch as pt  # noqa: E402
 import pyops.torch.nn as layers  # noqa: E402
 
-from .test_torch import Example  # noqa: E402
+from .torch_operators import Example  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 

@@ -17,6 +17,7 @@ CASES = (
     Case("kernel_conv", nodes=2000),
     Case("kernel_conv", nodes=2000, kernel="diagonal"),
 )
+PEERS = "torch", "jax", "torch_compile"
 OPERATORS = tuple(dict.fromkeys(case.operator for case in CASES))
 PRECISE = "gno_conv", "kernel_conv", "dimenet_aggregate"
 """Those with products of matrices, which can have other precisions."""

@@ -4,7 +4,7 @@ import time
 
 from benchmarks.cases import ATTENTION
 from benchmarks.cuda import device, limits, sides
-from benchmarks.cuda.cases import CASES, PRECISE
+from benchmarks.cuda.cases import CASES, PEERS, PRECISE
 from benchmarks.cuda.timing import launch, once, seconds
 from benchmarks.problem import make
 
@@ -32,7 +32,7 @@ def measure(number, until, cases=CASES):
     begins = {"pyops": lambda: sides.Pyops(problem)}
     if case.operator in ATTENTION:
         yield from gather(problem, where)
-    begins |= {name: lambda name=name: sides.side(name, problem) for name in sides.PEERS}
+    begins |= {name: lambda name=name: sides.side(name, problem) for name in PEERS}
     if case.operator in PRECISE:
         for precision in "tf32x3", "tf32":
             begins[f"pyops {precision}"] = lambda p=precision: sides.Pyops(problem, precision=p)

@@ -2,11 +2,10 @@
 
 import json
 
-from benchmarks.cuda.cases import CASES, TARGETS
+from benchmarks.cuda.cases import CASES, PEERS, TARGETS
 
 BOUND = 1e-3
 """Differences of answers in float32, relative to the largest, that rounding does not explain."""
-PEERS = "torch", "jax", "torch_compile"
 
 
 class Report:

@@ -18,7 +18,6 @@ from benchmarks.peers import pyops as ours
 from benchmarks.problem import operator_module
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-PEERS = "torch", "jax", "torch_compile"
 TORCH, JAX = "cuda", "gpu"
 """Where these find the device."""
 

@@ -10,14 +10,13 @@ import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ._source import OPTIONS
 
 
-def compiled(text: str, options: Sequence[str] = OPTIONS, *, architecture: int) -> tuple[str, Any]:
+def compiled(text: str, *, architecture: int) -> tuple[str, Any]:
     """Machine code, "cubin", of a source for a compute capability such as 90; for one that NVRTC
     does not know yet the driver's language, "ptx", for the newest that it does.
 
@@ -32,7 +31,7 @@ def compiled(text: str, options: Sequence[str] = OPTIONS, *, architecture: int) 
     code = f"sm_{architecture}" if architecture <= newest else f"compute_{newest}"
     program = nvrtc.createProgram(text, "pyops.cu", [], [])
     try:
-        nvrtc.compileProgram(program, [*options, f"--gpu-architecture={code}"])
+        nvrtc.compileProgram(program, [*OPTIONS, f"--gpu-architecture={code}"])
         if architecture > newest:
             return "ptx", nvrtc.getPTX(program)
         return "cubin", nvrtc.getCUBIN(program) + b"\0"  # CuPy leaves the last byte out
@@ -66,7 +65,7 @@ def folder() -> Path:
     """PYOPS_CACHE_DIR, or a folder of the user's caches; one that goes with the process where
     neither can be written to."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    wanted = Path(os.environ.get("PYOPS_CACHE_DIR") or Path(caches) / "pyops")
+    wanted = Path(os.environ.get("PYOPS_CACHE_DIR") or os.path.join(caches, "pyops"))
     try:
         wanted.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=wanted):

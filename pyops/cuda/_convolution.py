@@ -19,7 +19,7 @@ WORKSPACE = 2**27
 UNITS = 64
 """Hidden units that a block of the kernels takes."""
 ROWS = 256
-"""Rows of a matrix that a block sums, as in kernels/gno.cu."""
+"""Rows of a matrix that a block sums, as in kernels/row_sums.cu."""
 Product = tuple[bool, Any]
 """Whether the sums are those of the derivative, and the matrix that they are multiplied by."""
 
@@ -39,13 +39,13 @@ class RowSums:
         rows = x.size // self.columns
         grid = blocks(rows, ROWS), blocks(self.columns, 32)
         held = [x, self.parts[self.done :], rows, self.columns]
-        self.rt.launch("gno", "add_rows", x.dtype, grid, (32, 8), held, WIDTH=16)
+        self.rt.launch("row_sums", "add_rows", x.dtype, grid, (32, 8), held)
         self.done += grid[0]
 
     def store(self, out: Any, accumulate: bool) -> None:
         held = [self.parts, out, len(self.parts), self.columns, accumulate]
         grid = blocks(self.columns, 32)
-        self.rt.launch("gno", "join_rows", out.dtype, grid, (32, 8), held, WIDTH=16)
+        self.rt.launch("row_sums", "join_rows", out.dtype, grid, (32, 8), held)
 
 
 class Layer:

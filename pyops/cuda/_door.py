@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._arrays import check_outputs, kind_of, on_device
+from .._arrays import VARIANTS, check_outputs, check_place, kind_of, on_device
 from .._broadcast import packed
 from ..graph import Graph
 from . import ops
@@ -210,10 +210,7 @@ class Call:
             )
         if buffer.dtype != dtype:
             raise TypeError(f"{label}: expected {dtype} like the inputs, got {buffer.dtype}")
-        if buffer.shape != shape:
-            raise ValueError(f"{label}: expected shape {shape}, got {buffer.shape}")
-        if any(n > 1 and s == 0 for n, s in zip(buffer.shape, buffer.strides, strict=True)):
-            raise ValueError(f"{label}: expected distinct elements, got strides {buffer.strides}")
+        check_place(label, buffer, shape)
         return buffer
 
     def share(self, one: Any, other: Any) -> bool:
@@ -253,7 +250,7 @@ def check_part(label: str, array: object) -> Any:
     if not on_device(array):
         raise TypeError(f"{label}: expected an array on a device, got {kind_of(array)}")
     found, _ = platform(label.partition(":")[0]).adopt(array)
-    if found.dtype.char not in "fd":
+    if found.dtype.char not in VARIANTS:
         raise TypeError(f"{label}: expected float32 or float64, got {found.dtype}")
     return found
 

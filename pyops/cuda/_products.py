@@ -15,6 +15,8 @@ COMPUTE = {("f", False): 68, ("f", True): 77, ("d", False): 70}
 """cublasComputeType_t: float32, float32 on matrix units by factors of TF32, float64."""
 TYPES = {"f": 0, "d": 1}
 """cudaDataType_t."""
+_DEFAULT = -1
+"""CUBLAS_GEMM_DEFAULT: cuBLAS chooses how."""
 
 
 def multiply(a: Any, b: Any, out: Any, rounded: bool) -> Any:
@@ -58,9 +60,6 @@ def multiply(a: Any, b: Any, out: Any, rounded: bool) -> Any:
             compute, _DEFAULT,
         )  # fmt: skip
     return out
-
-
-_DEFAULT = -1
 
 
 def _operand(a: Any) -> tuple[Any, int, int]:

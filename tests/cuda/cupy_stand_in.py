@@ -1,7 +1,6 @@
 """What the benchmark takes from CuPy, of arrays of this machine that say they are on a device."""
 
 import contextlib
-import ctypes
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -34,13 +33,7 @@ class RawKernel:
         self.library, self.name = host.build(head + code, [name], f"{label}.so"), name
 
     def __call__(self, grid, block, args):
-        asked = getattr(self.library, f"{self.name}_arguments")
-        asked.restype = ctypes.c_char_p
-        codes = asked().decode().split(",")[:-1]
-        held = [host.argument(a, c, self.name) for a, c in zip(args, codes, strict=True)]
-        pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
-        dims = (ctypes.c_uint * 4)(*grid, *block)
-        assert getattr(self.library, f"{self.name}_run")(pointers, dims, 0, 0) == 0
+        host.start(self.library, self.name, self.name, grid, block, args)
 
 
 PROPERTIES = {"name": b"none", "totalGlobalMem": 1, "multiProcessorCount": 1, "l2CacheSize": 1}

@@ -73,6 +73,24 @@ def argument(value, code, where):
     return KINDS[code](value)
 
 
+def start(made, kernel, where, grid, block, args, shared=0, order=0):
+    """Run a kernel of a library."""
+    asked = getattr(made, f"{kernel}_arguments")
+    asked.restype = ctypes.c_char_p
+    codes = asked().decode().split(",")[:-1]
+    assert len(codes) == len(args), f"{where}: expected {len(codes)} arguments, got {len(args)}"
+    held = [
+        argument(a, code, f"{where}: argument {number}")
+        for number, (a, code) in enumerate(zip(args, codes, strict=True), 1)
+    ]
+    pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(a) for a in held))
+    dims = (ctypes.c_uint * 4)(*grid, *block)
+    if getattr(made, f"{kernel}_run")(pointers, dims, shared, order):
+        said = getattr(made, f"{kernel}_message")
+        said.restype = ctypes.c_char_p
+        raise RuntimeError(f"{where}: {said().decode()}")
+
+
 class Host(Runtime):
     """Runs the kernels in one order of blocks, warps and lanes or another."""
 
@@ -96,22 +114,9 @@ class Host(Runtime):
     def _run(self, source, kernel, dtype, grid, block, args, shared, constants):
         where = f"{source}.cu: {kernel}"
         made = library(source, dtype.char, tuple(constants.items()))
-        asked = getattr(made, f"{kernel}_arguments")
-        asked.restype = ctypes.c_char_p
-        codes = asked().decode().split(",")[:-1]
-        assert len(codes) == len(args), f"{where}: expected {len(codes)} arguments, got {len(args)}"
-        held = [
-            argument(a, code, f"{where}: argument {number}")
-            for number, (a, code) in enumerate(zip(args, codes, strict=True), 1)
-        ]
         assert block[0] * block[1] <= MOST["threads"], where
         assert grid[0] <= MOST["columns"], where
         assert grid[1] <= MOST["rows"], where
         assert shared <= MOST["bytes"], where
         self.launched.append((source, kernel, grid, block))
-        pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(a) for a in held))
-        dims = (ctypes.c_uint * 4)(*grid, *block)
-        if getattr(made, f"{kernel}_run")(pointers, dims, shared, self.order):
-            said = getattr(made, f"{kernel}_message")
-            said.restype = ctypes.c_char_p
-            raise RuntimeError(f"{where}: {said().decode()}")
+        start(made, kernel, where, grid, block, args, shared, self.order)

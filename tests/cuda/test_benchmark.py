@@ -16,7 +16,7 @@ from benchmarks.cases import PHASES, Case
 from benchmarks.cuda import __main__ as command
 from benchmarks.cuda import report as reports
 from benchmarks.cuda import worker as workers
-from benchmarks.cuda.cases import CASES, OPERATORS, TARGETS
+from benchmarks.cuda.cases import CASES, OPERATORS, PEERS, TARGETS
 from pyops.cuda import _device
 
 from .cupy_stand_in import stand_in
@@ -168,7 +168,7 @@ def test_a_side_that_fails_is_a_line(text, bench, monkeypatch):
     monkeypatch.setattr(sides, "side", fail)
     found = [*bench.measure(0, np.inf, [Case("gno_conv", **SMALL, phases=PHASES[:1])])]
     failed = [r for r in found if r["what"] == "failure"]
-    assert [r["who"] for r in failed] == list(sides.PEERS)
+    assert [r["who"] for r in failed] == list(PEERS)
     assert all(r["why"] in ("RuntimeError: nothing said", "RuntimeError: one") for r in failed)
     assert next(r["who"] for r in found if r["what"] == "time") == "pyops"
 

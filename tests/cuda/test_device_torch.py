@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from ..doors import FEW, OPERATORS, arguments
+from ..doors import FEW, OPERATORS
 
 torch = pytest.importorskip("torch")
 
 import pyops.torch as pt  # noqa: E402
+
+from .. import torch_operators as operators  # noqa: E402
 
 WHERE = "cuda"
 pytestmark = [
@@ -16,31 +18,17 @@ pytestmark = [
 ]
 
 
-class Example:
-    """A small case of an operator, whose tensors and graph are on the device."""
+class Example(operators.Example):
+    """Its tensors and graph are on the device."""
 
     def __init__(self, name, dtype=torch.float64):
-        self.op, self.door = OPERATORS[name], getattr(pt, name)
-        graph, arrays, self.options = arguments(name)
-        self.graph = [] if graph is None else [graph]
-        self.there = [graph.to_device() for graph in self.graph]
-        given = [a for a in arrays if a is not None]
-        self.tensors = [torch.tensor(a, device=WHERE, dtype=dtype) for a in given]
-
-    def __call__(self, *tensors):
-        return self.door(*self.there, *tensors, **self.options)
+        super().__init__(name, dtype=dtype, device=WHERE)
+        self.host = [] if self.graph is None else [self.graph]
+        self.graph = self.graph and self.graph.to_device()
 
     def on_host(self):
         arrays = [t.cpu().numpy() for t in self.tensors]
-        return torch.from_numpy(np.array(self.op(*self.graph, *arrays, **self.options)))
-
-    def energy(self, *tensors):
-        y = self(*tensors)
-        turns = torch.arange(y.numel(), dtype=y.dtype, device=WHERE).cos().reshape(y.shape)
-        return (y * turns + y * y).sum()
-
-    def leaves(self):
-        return [t.clone().requires_grad_() for t in self.tensors]
+        return torch.from_numpy(np.array(self.op(*self.host, *arrays, **self.options)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -55,21 +43,12 @@ def test_values(name, dtype):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_derivatives(name):
-    """Of first and second order, in both modes."""
-    example = Example(name)
-    leaves = example.leaves()
-    close = {"atol": 1e-5, "rtol": 1e-4, "fast_mode": True}
-    assert torch.autograd.gradcheck(example, leaves, check_forward_ad=True, **close)
-    assert torch.autograd.gradgradcheck(example, leaves, **close)
+    operators.assert_derivatives(Example(name))
 
 
 @pytest.mark.parametrize("name", FEW)
 def test_vmap(name):
-    example = Example(name)
-    batch = [torch.stack([t, 0.5 * t, 0.9 * t]) for t in example.tensors]
-    mapped = torch.func.vmap(example)(*batch)
-    for number in range(3):
-        torch.testing.assert_close(mapped[number], example(*(b[number] for b in batch)))
+    operators.assert_maps(Example(name))
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -91,7 +70,7 @@ def test_compiled(name):
     torch._dynamo.reset()
     torch._dynamo.config.trace_autograd_ops = True
     example = Example(name)
-    example.there = [pt.Graph(g.src, g.dst, g.num_src, g.num_dst) for g in example.graph]
+    (example.graph,) = example.host or [None]
     compiled = torch.compile(example.energy, fullgraph=True, backend="aot_eager")
     leaves, others = example.leaves(), example.leaves()
     one, other = compiled(*leaves), example.energy(*others)

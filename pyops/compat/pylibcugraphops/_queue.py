@@ -110,7 +110,7 @@ def check_output(label: str, array: Any, shape: tuple[int, ...], dtype: np.dtype
     found = check_array(label, array)
     if found.dtype != dtype:
         raise TypeError(f"{label}: expected {dtype} like the inputs, got {found.dtype}")
-    _check_place(label, found, shape)
+    _arrays.check_place(label, found, shape)
     return found
 
 
@@ -119,7 +119,7 @@ def check_numbers(label: str, array: Any, shape: tuple[int, ...]) -> Any:
     _refuse_on_host(label, array)
     if array.dtype not in (np.int32, np.int64):
         raise TypeError(f"{label}: expected int32 or int64, got {array.dtype}")
-    _check_place(label, array, shape)
+    _arrays.check_place(label, array, shape)
     return array
 
 
@@ -129,13 +129,6 @@ def _refuse_on_host(label: str, array: Any) -> None:
             f"{label}: expected an array on the device like the other arguments, "
             f"got {_arrays.kind_of(array)}"
         )
-
-
-def _check_place(label: str, array: Any, shape: tuple[int, ...]) -> None:
-    if array.shape != shape:
-        raise ValueError(f"{label}: expected shape {shape}, got {array.shape}")
-    if any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
-        raise ValueError(f"{label}: expected distinct elements, got strides {array.strides}")
 
 
 def graph_for(holder: Any) -> Any:

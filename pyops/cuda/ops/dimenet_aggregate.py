@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._runtime import Runtime
+from .._terms import put
 from .._triplets import Triplets, plus
 from .._written import Written
 
@@ -22,7 +23,7 @@ def forward(rt: Runtime, a: Any) -> None:
     self.to_edges(y, a.y, a.accumulate)
 
 
-def _through_a(self: Triplets, prefix: str, wanted: int, second: bool, by_entry: Any) -> None:
+def _back_through_a(self: Triplets, prefix: str, wanted: int, second: bool, by_entry: Any) -> None:
     """From the gradients by T, and whether there is a pair, to those by R and by A."""
     a, none = self.a, self.dtype.type(0)
     table = self.empty(a.num_edges, by_entry.shape[2])
@@ -47,14 +48,14 @@ def _through_a(self: Triplets, prefix: str, wanted: int, second: bool, by_entry:
         if total is not None:
             total = self.xp.where(met[..., None], total.transpose(1, 0, 2), none)
         out = self.by_degree(getattr(a, prefix + "radial"))
-        put(out, 0 if total is None else total, a.accumulate)
+        put(out, [] if total is None else [total], a.accumulate)
     if wanted & 8:
         there = (
             (g, self.by_degree(self.xp.where(met, r, none))) for g, r, _ in terms if r is not None
         )
         total = plus(*(self.multiply(r.transpose(1, 2, 0), g) for g, r in there))
         out = getattr(a, prefix + "weights")[: a.num_spherical * a.num_radial]
-        put(out, total.reshape(out.shape), a.accumulate)
+        put(out, [total.reshape(out.shape)], a.accumulate)
 
 
 def _pull(self: Triplets, prefix: str, wanted: int, second: bool, y: Any) -> None:
@@ -82,18 +83,10 @@ def _pull(self: Triplets, prefix: str, wanted: int, second: bool, y: Any) -> Non
     if wanted & 4:
         self.to_edges(by_x, getattr(a, prefix + "embedding"), a.accumulate)
     if wanted & 10:
-        _through_a(self, prefix, wanted, second, by_t)
+        _back_through_a(self, prefix, wanted, second, by_t)
     if wanted & 8:
         out = getattr(a, prefix + "weights")[a.num_spherical * a.num_radial :]
-        put(out, self.sum_rows(by_b).reshape(a.middle, a.channels).T, a.accumulate)
-
-
-def put(out: Any, values: Any, accumulate: bool) -> None:
-    """Values in their place, or added to what is there."""
-    if accumulate:
-        out += values
-    else:
-        out[...] = values
+        put(out, [self.sum_rows(by_b).reshape(a.middle, a.channels).T], a.accumulate)
 
 
 def backward(rt: Runtime, a: Any) -> None:

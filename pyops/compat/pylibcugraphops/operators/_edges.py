@@ -91,7 +91,7 @@ def _update(caller: str, output: Any, edge: Any, src: Any, dst: Any, graph: Any,
         for (name, size), array in zip(sizes.items(), (edge, src, dst), strict=True)
         if array is not None
     }
-    in_order = made_of(graph, "in order", lambda: _by_edges(caller, graph.graph))
+    in_order, turned = _both_ways(caller, graph)
     if not given:
         raise TypeError(f"{caller}: expected an input embedding, got none")
     arrays = tables(caller, given)
@@ -105,11 +105,16 @@ def _update(caller: str, output: Any, edge: Any, src: Any, dst: Any, graph: Any,
     if src is not None:
         y = edge_update(in_order, src, dst, edge, mode=mode)
     elif dst is not None:
-        turned = made_of(graph, "turned", lambda: _by_edges(caller, graph.graph).reverse())
         y = edge_update(turned, dst, None, edge, mode=mode)
     else:
         y = edge
     write(caller, output_edge_embedding=(output, y))
+
+
+def _both_ways(caller: str, holder: Any) -> tuple[Graph, Graph]:
+    """The graph with its entries in the order of their edges, and the same turned round."""
+    in_order = made_of(holder, "in order", lambda: _by_edges(caller, holder.graph))
+    return in_order, made_of(holder, "turned", lambda: holder.made["in order"].reverse())
 
 
 def _by_edges(caller: str, graph: Graph) -> Graph:
@@ -124,8 +129,7 @@ def _update_back(
     caller: str, grads: dict[str, Any], gy: Any, graph: Any, dims: list[int], mode: str
 ) -> None:
     g = check_call(caller, graph, BipartiteCsc)
-    in_order = made_of(graph, "in order", lambda: _by_edges(caller, graph.graph))
-    turned = made_of(graph, "turned", lambda: _by_edges(caller, graph.graph).reverse())
+    in_order, turned = _both_ways(caller, graph)
     gy = table(f"{caller}: grad_output_edge_embedding", gy, g.num_edges)
     before = [0, *accumulate(dims)] if mode == "concat" else [0, 0, 0]
     width = sum(dims) if mode == "concat" else dims[0]
