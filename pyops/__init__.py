@@ -5,6 +5,7 @@ from importlib.metadata import version as _version
 from . import blocks as blocks
 from . import partials as partials
 from . import testing as testing
+from ._compound import starred as _starred
 from ._threads import get_num_threads as get_num_threads
 from ._threads import set_num_threads as set_num_threads
 from .dimenet import dimenet_basis as dimenet_basis
@@ -66,3 +67,14 @@ from .ops.spherical_harmonics import spherical_harmonics as spherical_harmonics
 from .ops.transformer_conv import transformer_conv as transformer_conv
 
 __version__ = _version("pyops")
+
+__all__ = [
+    "Graph",
+    "blocks",
+    "get_num_threads",
+    "partials",
+    "radius_graph",
+    "set_num_threads",
+    "testing",
+    *_starred(),
+]

@@ -1,13 +1,14 @@
 """`python -m pyops`: what is installed, and whether its derivatives are right.
 
-`python -m pyops --flags`: what a Fortran or C compiler needs to use the library in this package.
+`python -m pyops --flags`: what a Fortran or C compiler needs to use the library in this package,
+for a shell's `$(...)`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.resources
-import shlex
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -44,18 +45,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m pyops", description=__doc__)
     parser.add_argument("--flags", action="store_true", help="print flags for gfortran, cc and c++")
     if parser.parse_args().flags:
-        print(flags())
+        print(" ".join(map(for_shell, flags())))
         return 0
     return check()
 
 
-def flags() -> str:
+def flags() -> list[str]:
     """Where header, Fortran modules and library are, as options of compilers."""
     package = importlib.resources.files("pyops")
     files = "include/pyops.h", "include/pyops/pyops_edges.mod", "lib/libpyops.so"
-    include, modules, lib = (Path(str(package.joinpath(*f.split("/")))).parent for f in files)
-    words = f"-I{include}", f"-I{modules}", f"-L{lib}", f"-Wl,-rpath,{lib}", "-lpyops"
-    return shlex.join(words)
+    include, modules, lib = (str(Path(str(package.joinpath(*f.split("/")))).parent) for f in files)
+    rpath = "-Xlinker", "-rpath", "-Xlinker", lib
+    return ["-I", include, "-I", modules, "-L", lib, *rpath, "-lpyops"]
+
+
+def for_shell(word: str) -> str:
+    """A word that a shell leaves whole when a command prints it.
+
+    Quotes have no effect there, but patterns do: folders whose names have spaces are given as
+    patterns that no other name matches.
+    """
+    return re.sub(r"[\s*?\[]", lambda c: "[[:space:]]" if c[0].isspace() else f"[{c[0]}]", word)
 
 
 def check() -> int:

@@ -21,7 +21,9 @@ _CUDA = 2, 13
 def check_array(label: str, array: object) -> Array:
     """The argument, if it is a real floating-point array of a supported precision."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"{label}: expected a NumPy array, got {kind_of(array)}")
+        library = type(array).__module__.partition(".")[0].removesuffix("lib")
+        hint = f"; pyops.{library} takes these" if library in ("jax", "torch") else ""
+        raise TypeError(f"{label}: expected a NumPy array, got {kind_of(array)}{hint}")
     if type(array) is not np.ndarray and not isinstance(array, np.memmap):
         raise TypeError(
             f"{label}: expected a plain NumPy array, got {kind_of(array)}; its special behaviour "

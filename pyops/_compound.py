@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ._arrays import Array
-from ._operator import Operator
+from ._operator import OPERATORS, Operator
 from ._phase import Phase
 from ._plan import Kernel, arguments_of
 from ._signature import Signature
@@ -39,7 +40,8 @@ class Compound(Operator):
         **options: Any,
     ) -> Any:
         """The results; `out` has an array, or None, for each."""
-        return self._phases["forward"].run(inputs, options, None, out, accumulate)
+        phase = self._phases["forward"]
+        return phase.run(phase.arguments(inputs, options), options, None, out, accumulate)
 
     def jvp(
         self,
@@ -59,7 +61,8 @@ class Compound(Operator):
                     f"{self.name}.jvp: out: expected one entry for each of {names}, got {len(out)}"
                 )
             out = (*(None for _ in self.signature.inputs), *out)
-        found = phase.run(inputs_and_tangents, options, None, out, accumulate)
+        given = phase.arguments(inputs_and_tangents, options)
+        found = phase.run(given, options, None, out, accumulate)
         return found[-len(results) :]
 
 
@@ -118,6 +121,11 @@ class CompoundPhase(Phase):
 
         kernel.__doc__ = f"status = kernel({','.join(names)})"
         return kernel
+
+
+def starred() -> list[str]:
+    """The operators that a star import brings: none in the place of Python's own abs or sum."""
+    return [name for name in (*OPERATORS, *COMPOUNDS) if not hasattr(builtins, name)]
 
 
 def _renamed(y: str) -> dict[str, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from ._arguments import by_position
 from ._compound import Compound
 from ._operator import Operator
 from ._signature import show_shape
@@ -24,20 +25,26 @@ class Door:
         ]
         # known before torch traces what asks for it
         self._least, self._has_graph = op.signature.required, op.signature.has_graph
+        self._names = op.signature.positional
 
     def arguments(
         self,
-        given: Sequence[Any],
+        given: tuple[Any, ...],
+        options: dict[str, Any],
         check_graph: Callable[[str, Any], Found],
         check: Callable[[str, Any], Any],
     ) -> tuple[Found | None, list[Any]]:
-        """The graph, None if the operator has none, and one array or None for each input."""
+        """The graph, None if the operator has none, and one array or None for each input.
+
+        Those given by name are taken out of the options.
+        """
+        given = by_position(self.label, self._names, given, options)
         graph, arrays = None, given
         if self._has_graph and given:
             graph, arrays = check_graph(self.label, given[0]), given[1:]
         most = len(self._places)
         if not self._least <= len(arrays) <= most:
-            names = ", ".join(self.op.signature.positional)
+            names = ", ".join(self._names)
             count = len(arrays) + self._has_graph
             raise TypeError(f"{self.label}: expected arguments ({names}), got {count}")
         found = [
@@ -74,7 +81,7 @@ def compound(
     ]
 
     def call(*inputs: Any, **options: Any) -> Any:
-        _, arrays = door.arguments(inputs, _no_graph, check)
+        _, arrays = door.arguments(inputs, options, _no_graph, check)
         options = op.checked(options)
         held = dict(zip(declared, arrays, strict=True))
         first, dtype = next(iter(declared)), arrays[0].dtype

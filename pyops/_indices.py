@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _kernels
-from ._arrays import on_device
+from ._arrays import kind_of, on_device
 from ._threads import team
 
 Indices: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -61,12 +62,15 @@ def check_indices(label: str, values: npt.ArrayLike) -> Indices:
     try:
         array = np.array(values)
         if array.dtype == object and not isinstance(values, np.ndarray):
-            array = array.astype(np.int64)
+            integers = [_integer(value) for value in array.flat]
+            array = np.array(integers, np.int64).reshape(array.shape)
     except OverflowError:
         raise OverflowError(f"{label}: expected indices that fit int64, got larger ones") from None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
         device = str(getattr(values, "device", "cpu"))
         got = type(values).__name__ + ("" if device == "cpu" else f" on {device}")
+        if isinstance(error, _NoIntegerError) and array.ndim:
+            got += f" of {error}"
         raise TypeError(f"{label}: expected int32 or int64, got {got}") from None
     if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.int64)
@@ -75,6 +79,17 @@ def check_indices(label: str, values: npt.ArrayLike) -> Indices:
     if array.ndim != 1:
         raise ValueError(f"{label}: expected one dimension, got shape {array.shape}")
     return array
+
+
+class _NoIntegerError(TypeError):
+    """An element that NumPy would truncate; its text is the type."""
+
+
+def _integer(value: Any) -> int:
+    """An element of an array of objects, if it is an integer as Python understands it."""
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise _NoIntegerError(kind_of(value))
+    return operator.index(value)
 
 
 def check_offsets(label: str, offsets: Indices, length: int) -> None:

@@ -81,12 +81,13 @@ class Operator:
     def _value(
         self,
         phase: Phase,
-        inputs: Sequence[Any],
+        inputs: tuple[Any, ...],
         out: Array | None,
         accumulate: bool,
         options: dict[str, Any],
     ) -> tuple[Any, tuple[Any, ...]]:
         """What the call returns, and what forward keeps."""
+        inputs = phase.arguments(inputs, options)
         wants_attention = self.pop_attention(options)
         outs = None if out is None else (out, *[None] * (len(phase.outputs) - 1))
         y, *kept = phase.run(inputs, options, None, outs, accumulate)
@@ -116,6 +117,7 @@ class Operator:
     def attention(self, *inputs: Any, out: Array | None = None, **options: Any) -> Array:
         """alpha of every entry, in the order of the graph, for operators that have it."""
         assert self._attention is not None
+        inputs = self._attention.arguments(inputs, options)
         (along_rows,) = self._attention.run(inputs, options)
         assert along_rows is not None
         with inputs[0]._here():
@@ -127,6 +129,7 @@ class Operator:
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
     ) -> tuple[Any, tuple[Array, ...]]:
         """What the call returns, and what the derivatives of the same inputs can use again."""
+        inputs = self.arguments(inputs, options)
         if not self._keeping or any(type(a) not in _PLAIN and on_device(a) for a in inputs):
             return self(*inputs, out=out, accumulate=accumulate, **options), ()
         return self._value(self._keeping["forward"], inputs, out, accumulate, options)
@@ -146,7 +149,7 @@ class Operator:
         Parameters
         ----------
         *inputs_and_gy
-            The inputs as in the call, then the cotangent of y.
+            The inputs as in the call, then the cotangent of y; by position or by name.
         saved : optional
             What `forward` returned beside y for the same inputs, which is not checked; worked out
             again if not given.
@@ -164,7 +167,8 @@ class Operator:
         if per_sample is not False and self._check_per_sample(per_sample):
             assert self._by_sample is not None
             phase = self._by_sample
-        return phase.run((*inputs_and_gy, *kept), options, wanted, out, accumulate)
+        given = phase.arguments(inputs_and_gy, options)
+        return phase.run((*given, *kept), options, wanted, out, accumulate)
 
     def double_backward(
         self,
@@ -177,12 +181,13 @@ class Operator:
     ) -> tuple[Array | None, ...]:
         """The gradients of sum <h, gradient> over all first-order gradients.
 
-        Positional arguments are the inputs, gy, and one cotangent h for each input, None for
-        zero. The result has one array for each input and one for gy; `wanted` may name "gy".
-        The other parameters are those of `backward`.
+        The arguments are the inputs, gy, and one cotangent h for each input, None for zero, by
+        position or by name ("h" and the name of the input). The result has one array for each
+        input and one for gy; `wanted` may name "gy". The other parameters are those of `backward`.
         """
         phase, kept = self._with_saved("double_backward", saved)
-        return phase.run((*inputs_gy_and_cotangents, *kept), options, wanted, out, accumulate)
+        given = phase.arguments(inputs_gy_and_cotangents, options)
+        return phase.run((*given, *kept), options, wanted, out, accumulate)
 
     def jvp(
         self,
@@ -192,10 +197,14 @@ class Operator:
         accumulate: bool = False,
         **options: Any,
     ) -> Array:
-        """The derivative of y in the direction of the tangents, one for each input or None."""
+        """The derivative of y in the direction of the tangents, one for each input or None.
+
+        By name a tangent is "t" and the name of the input.
+        """
         phase, kept = self._with_saved("jvp", saved)
         outs = None if out is None else (*(None for _ in self.signature.inputs), out)
-        *_, dy = phase.run((*inputs_and_tangents, *kept), options, None, outs, accumulate)
+        given = phase.arguments(inputs_and_tangents, options)
+        *_, dy = phase.run((*given, *kept), options, None, outs, accumulate)
         assert dy is not None
         return dy
 
@@ -210,6 +219,10 @@ class Operator:
         phase = self._attention if attention else self._phases["forward"]
         assert phase is not None
         return phase.output_shape(sizes, arrays, options)
+
+    def arguments(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+        """The inputs by position; those given by name are taken out of the options."""
+        return self._phases["forward"].arguments(given, options)
 
     def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """All options but row numbers, as values of Python's own types."""
@@ -236,7 +249,8 @@ class Operator:
             f"{g} = {self.name}.backward({names}, {gy}, saved=None, wanted=None, ...)\n"
             f"{d}, {dgy} = {self.name}.double_backward({names}, {gy}, {h}, ...)\n"
             f"{dy} = {self.name}.jvp({names}, {t}, ...)\n\n"
-            "All take the options above, and `out` and `accumulate` to write or add to arrays."
+            "All take the options above, and `out` and `accumulate` to write or add to arrays; "
+            "arrays may be given by these names."
         )
 
     def _check_per_sample(self, per_sample: object) -> bool:

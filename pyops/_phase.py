@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _kernels
+from ._arguments import by_position
 from ._arrays import (
     Array,
     buffers_for,
@@ -65,6 +66,10 @@ class Phase:
         self.groups = 2 if second else 1
         results = signature.results
         self.seeds = len(results) if name in ("backward", "double_backward") else 0
+        taken = [s for s in self.slots if self.seeds or s.role != "gy"]
+        self._needed = tuple(s.label for s in taken if s.role == "gy")
+        graph = ["graph"] if signature.has_graph else []
+        self._names = *graph, *(s.label for s in taken)
 
         self.outputs: dict[str, Shape] = dict(results)
         """The outputs by the names that the kernel gives them."""
@@ -97,6 +102,12 @@ class Phase:
 
     def _compiled(self) -> dict[str, Kernel]:
         return compiled(self.room, self.kernel)
+
+    def arguments(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments by position; those given by name are taken out of the options."""
+        if options.keys().isdisjoint(self._names):
+            return given
+        return by_position(self.caller, self._names, given, options, self._needed)
 
     @property
     def parts(self) -> tuple[Phase, ...]:
@@ -268,6 +279,7 @@ class Phase:
     def _make_plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
     ) -> Plan:
+        self._refuse_unknown(options)
         graph, arrays = self._split(given)
         options = self.checked(options)
         return make_plan(
@@ -295,12 +307,9 @@ class Phase:
         most = len(self.signature.inputs)
         count, odd = divmod(len(rest) - self.seeds, self.groups)
         if odd or not self.signature.required <= count <= most:
-            names = ["graph"] if self.signature.has_graph else []
-            unnamed = {"kept"} if self.seeds else {"kept", "gy"}
-            names += [s.label for s in self.slots if s.role not in unnamed]
             count = len(given) - len(kept)
             raise TypeError(
-                f"{self.caller}: expected arguments ({', '.join(names)}), got {count} of them"
+                f"{self.caller}: expected arguments ({', '.join(self._names)}), got {count} of them"
             )
         padding = [None] * (most - count)
         arrays = [*rest[:count], *padding]
@@ -312,14 +321,18 @@ class Phase:
 
     def _complete(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """All options in the declared order, defaults included."""
+        self._refuse_unknown(options)
         declared = self.signature.options
-        for name in options.keys() - declared.keys():
-            valid = ", ".join([*declared, *self.signature.indexed]) or "none"
-            raise TypeError(f"{self.caller}: unexpected option {name!r}; options are: {valid}")
         for name, option in declared.items():
             if name not in options and option.default is inspect.Parameter.empty:
                 raise TypeError(f"{self.caller}: {name}: expected this option, it has no default")
         return {name: options.get(name, option.default) for name, option in declared.items()}
+
+    def _refuse_unknown(self, options: Mapping[str, Any]) -> None:
+        declared = self.signature.options
+        for name in options.keys() - declared.keys():
+            valid = ", ".join([*declared, *self.signature.indexed]) or "none"
+            raise TypeError(f"{self.caller}: unexpected option {name!r}; options are: {valid}")
 
     def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """All options, as values of Python's own types."""

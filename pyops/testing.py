@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from ._arrays import Array, check_array
+from ._operator import Operator
+
+__all__ = ["check_gradients"]
 
 
 def check_gradients(
@@ -32,8 +35,8 @@ def check_gradients(
     op : Operator
         The operator, or anything with the same `__call__`, `backward`, `double_backward`, `jvp`.
     *inputs
-        Its positional arguments; None stays absent, float32 arrays are converted to float64.
-        Keep them a hundred steps away from points where the operator is not smooth.
+        Its inputs; None stays absent, as do those left out, and float32 arrays are converted to
+        float64. Keep them a hundred steps away from points where the operator is not smooth.
     order : {1, 2}
         Whether second derivatives are checked too.
     rtol : float
@@ -46,7 +49,7 @@ def check_gradients(
     rng : numpy.random.Generator or int, optional
         Source of the random cotangents and directions, or its seed.
     **options
-        The options of the operator.
+        The options of the operator, and inputs by name.
 
     Returns
     -------
@@ -95,6 +98,8 @@ class _Check:
         step: float,
         rng: np.random.Generator,
     ) -> None:
+        if isinstance(op, Operator):
+            inputs = op.arguments(tuple(inputs), options)
         start = sum(1 for a in inputs[:1] if a is not None and not isinstance(a, np.ndarray))
         self.op, self.graph, self.options = op, inputs[:start], options
         for i, a in enumerate(inputs[start:]):
@@ -103,6 +108,8 @@ class _Check:
         self.inputs = [None if a is None else a.astype(np.float64) for a in inputs[start:]]
         self.step, self.rng = step, rng
         self.gy = [self.random(y) for y in _each(self.call(op, *self.inputs))]
+        declared = len(self.call(op.backward, *self.inputs, *self.gy))
+        self.inputs += [None] * (declared - len(self.inputs))
         self.h = [None if a is None else self.random(a) for a in self.inputs]
 
     def random(self, like: Array) -> Array:

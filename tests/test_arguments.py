@@ -84,6 +84,56 @@ def test_optional_inputs_may_be_left_out(name):
     assert_same(every(op.jvp(*graph, *inputs, *h, **options)), full["jvp"])
 
 
+def by_name(problem, phase, first):
+    """A call whose arguments from the first on are given by name, where they are not None."""
+    names, inputs = problem.names(phase), len(problem.op.signature.inputs)
+    if phase == "jvp":
+        names[inputs:] = [f"t{name[1:]}" for name in names[inputs:]]
+    assert len({*names}) == len(names)
+    if problem.graph is not None:
+        names.insert(0, "graph")
+    held = dict(zip(names, problem.arguments(phase), strict=True))
+    named = {name: held[name] for name in names[first:] if held[name] is not None}
+    return [held[name] for name in names[:first]], named
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@every_variant
+def test_arguments_by_name(case, phase):
+    problem = case.problem()
+    function = problem.op if phase == "forward" else getattr(problem.op, phase)
+    expected = problem.run(phase)
+    for first in 0, 1, 2:
+        given, named = by_name(problem, phase, first)
+        assert_same(every(function(*given, **named, **problem.options)), expected)
+    if phase == "forward":
+        assert_same(every(problem.op.forward(*given, **named, **problem.options)[0]), expected)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@every_operator
+def test_refused_arguments_by_name(name, phase):
+    problem = representative(name).problem()
+    op, options = problem.op, problem.options
+    function = op if phase == "forward" else getattr(op, phase)
+    given, named = by_name(problem, phase, 1)
+    first, *_ = by_name(problem, phase, 0)[1]
+    with pytest.raises(TypeError, match=f"{first}: expected one value, got it by position and by"):
+        function(*given, **{first: given[0]}, **named, **options)
+    for needed, i in op.signature.inputs.items():
+        rest = {n: a for n, a in named.items() if n != needed}
+        if rest and needed in named and not i.optional:
+            with pytest.raises(TypeError, match=rf"{needed}: expected a NumPy array, got None"):
+                function(*given, **rest, **options)
+    for seed in problem.seeds if "backward" in phase else ():
+        rest = {n: a for n, a in named.items() if n != seed}
+        if rest:
+            with pytest.raises(TypeError, match=f"{seed}: expected by name, as .+ is, got none"):
+                function(*given, **rest, **options)
+        zero = problem.having(**{seed: None}).run(phase)
+        assert_same(function(*given, **rest, **{seed: None}, **options), zero)
+
+
 @every_variant
 def test_saved(case):
     problem = case.problem()

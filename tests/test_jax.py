@@ -1,5 +1,6 @@
 """The door for JAX, over the operator table: derivatives, transformations, compilation."""
 
+import builtins
 import functools
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pyops.jax as pj  # noqa: E402
 from pyops.jax._call import Call, text_of  # noqa: E402
 
 from .doors import FEW, OPERATORS, arguments  # noqa: E402
+from .test_indices import GOOD, INDEXED, LOSSY, with_rows  # noqa: E402
 
 
 class Example:
@@ -387,3 +389,31 @@ def test_errors_of_a_run_are_told():
 def test_jax_is_not_imported_unless_asked_for():
     code = "import sys, pyops; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("values", LOSSY.values(), ids=LOSSY)
+def test_no_index_is_truncated(values):
+    takers = {f"{name}: reverse": with_rows(name, pj, jnp.asarray) for name in INDEXED}
+    takers["Graph: src"] = lambda values: pj.Graph(values, GOOD)
+    for argument, take in takers.items():
+        with pytest.raises(TypeError, match=f"{argument}: expected int32 or int64, got"):
+            take(values)
+
+
+def test_star_import():
+    assert not {*pj.__all__} & {*dir(builtins)}
+    assert {*OPERATORS} - {*pj.__all__} == {"abs", "max", "min", "sum"}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_inputs_by_name(name):
+    example = Example(name)
+    names = [[*example.op.signature.inputs][place] for place in example.places]
+    graph = {} if example.graph is None else {"graph": example.graph}
+
+    def call(*given):
+        named = dict(zip(names, given, strict=True))
+        return example.door(**graph, **named, **example.options)
+
+    np.testing.assert_array_equal(call(*example.primals), example(*example.primals))
+    np.testing.assert_array_equal(jax.jit(call)(*example.primals), example(*example.primals))

@@ -1,5 +1,6 @@
 """Operators as Python objects."""
 
+import builtins
 import inspect
 import pickle
 import pydoc
@@ -8,6 +9,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+import pyops
+from pyops._compound import COMPOUNDS
+from pyops._operator import OPERATORS
 
 from .cases import EVERY, PHASES, representative
 from .compare import assert_same
@@ -28,6 +33,18 @@ def test_help(name):
             assert repr(choice) in text or f'"{choice}"' in text
     for part in "Returns", "References", ".backward(", ".double_backward(", ".jvp(":
         assert part in text
+
+
+def test_star_import():
+    """Brings what is public, and nothing in the place of Python's own functions."""
+    found = {}
+    exec("from pyops import *", found)
+    del found["__builtins__"]
+    assert found == {name: getattr(pyops, name) for name in pyops.__all__}
+    assert {*OPERATORS, *COMPOUNDS} - found.keys() == {"abs", "max", "min", "sum"}
+    assert not found.keys() & {*dir(builtins)}
+    star = {"check_gradients": pyops.testing.check_gradients}
+    assert {n: getattr(pyops.testing, n) for n in pyops.testing.__all__} == star
 
 
 @every_operator

@@ -6,7 +6,7 @@ import pytest
 import pyops
 from pyops.testing import check_gradients
 
-from .cases import EVERY, representative
+from .cases import EVERY, representative, variants
 
 
 class Wrong:
@@ -54,6 +54,28 @@ def test_right_operators_pass(name):
     inputs, options = arguments(name)
     assert 0 < check_gradients(EVERY[name], *inputs, **options) < 1e-8
     assert check_gradients(EVERY[name], *inputs, order=1, **options) < 1e-8
+
+
+EVERY_ABSENCE = [
+    case
+    for op in EVERY.values()
+    for case in variants(op)
+    if case.choices == next(variants(op)).choices
+]
+"""Each operator with every subset of its optional inputs."""
+
+
+@pytest.mark.parametrize("case", EVERY_ABSENCE, ids=str)
+def test_optional_inputs_may_be_left_out(case):
+    problem = case.problem()
+    inputs = problem.arguments("forward")
+    whole = check_gradients(problem.op, *inputs, **problem.options)
+    names = problem.op.signature.positional
+    named = {n: a for n, a in zip(names, inputs, strict=True) if a is not None}
+    assert check_gradients(problem.op, **named, **problem.options) == whole < 1e-8
+    while inputs[-1] is None:
+        inputs.pop()
+    assert check_gradients(problem.op, *inputs, **problem.options) == whole
 
 
 @pytest.mark.parametrize("fault", FAULTS)

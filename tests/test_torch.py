@@ -1,5 +1,6 @@
 """The door for PyTorch, over the operator table: derivatives, transformations, compilation."""
 
+import builtins
 import functools
 
 import numpy as np
@@ -26,6 +27,33 @@ def test_same_as_numpy(name):
     expected = example.op(*graph, *(t.numpy() for t in example.tensors), **example.options)
     assert np.array_equal(example(*example.tensors).numpy(), expected)
     assert np.array_equal(example(*example.leaves()).detach().numpy(), expected)
+
+
+def test_star_import():
+    assert not {*pt.__all__} & {*dir(builtins)}
+    assert {*OPERATORS} - {*pt.__all__} == {"abs", "max", "min", "sum"}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_inputs_by_name(name):
+    example = Example(name)
+    inputs = [*example.op.signature.inputs]
+    held = dict(zip(inputs, example.tensors, strict=False))
+    graph = {} if example.graph is None else {"graph": example.graph}
+    y = example.door(**graph, **held, **example.options)
+    assert torch.equal(y, example(*example.tensors))
+    with pytest.raises(TypeError, match=f"{name}: {inputs[0]}: expected one value, got it by"):
+        example.door(*graph.values(), example.tensors[0], **held, **example.options)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_inputs_by_name_where_torch_compiles(name):
+    example = Example(name)
+    held = dict(zip(example.op.signature.inputs, example.tensors, strict=False))
+    graph = {} if example.graph is None else {"graph": example.graph}
+    torch._dynamo.reset()
+    compiled = torch.compile(example.door, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(**graph, **held, **example.options), example(*example.tensors))
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 import pyops.torch as pt  # noqa: E402
 from pyops.compat.pylibcugraphops.pytorch import CSC, HeteroCSC  # noqa: E402
 
+from .test_indices import GOOD, INDEXED, LOSSY, with_rows  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 OFFSETS, INDICES = torch.tensor([0, 2, 3, 4]), torch.tensor([0, 1, 1, 2])
@@ -96,3 +98,12 @@ def test_graphs_of_other_packages_too(way, kind):
     for name in ["graph", "reversed", *(["typed", "pairs", "entries"] if types else [])]:
         assert type(getattr(again, name)) is pt.Graph
         assert getattr(again, name).src.tolist() == getattr(graph, name).src.tolist()
+
+
+@pytest.mark.parametrize("values", LOSSY.values(), ids=LOSSY)
+def test_no_index_is_truncated(values):
+    takers = {f"{name}: reverse": with_rows(name, pt, torch.from_numpy) for name in INDEXED}
+    takers["Graph: src"] = lambda values: pt.Graph(values, GOOD)
+    for argument, take in takers.items():
+        with pytest.raises(TypeError, match=f"{argument}: expected int32 or int64, got"):
+            take(values)

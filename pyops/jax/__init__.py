@@ -7,13 +7,14 @@ outside of `jax.jit`, under grad, jvp, vmap and hessian. float64 needs jax_enabl
 from typing import Any
 
 from .._compound import COMPOUNDS as _COMPOUNDS
+from .._compound import starred as _starred
 from .._door import compound as _compound
 from .._operator import OPERATORS as _OPERATORS
 from ._function import check as _check
 from ._function import function as _function
 from ._graph import Graph as Graph
 
-__all__ = ["Graph", *_OPERATORS, *_COMPOUNDS]
+__all__ = ["Graph", *_starred()]
 
 globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
 globals().update({name: _compound(op, "jax", globals(), _check) for name, op in _COMPOUNDS.items()})

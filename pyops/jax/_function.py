@@ -28,7 +28,7 @@ def function(op: Operator) -> Callable[..., Any]:
 
     def call(*inputs: Any, **options: Any) -> Any:
         wants_attention = op.pop_attention(options)
-        graph, arrays = door.arguments(inputs, _graph, check)
+        graph, arrays = door.arguments(inputs, options, _graph, check)
         indices, sizes = graph or ((), ())
         given = [a for a in arrays if a is not None]
         for name, array in zip(declared, arrays, strict=True):

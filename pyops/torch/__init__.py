@@ -8,13 +8,14 @@ CPU, whose memory the kernels read in place. Gradients, double backward, forward
 from typing import Any
 
 from .._compound import COMPOUNDS as _COMPOUNDS
+from .._compound import starred as _starred
 from .._door import compound as _compound
 from .._operator import OPERATORS as _OPERATORS
 from ._call import check as _check
 from ._function import function as _function
 from ._graph import Graph as Graph
 
-__all__ = ["Graph", *_OPERATORS, *_COMPOUNDS]
+__all__ = ["Graph", *_starred()]
 
 globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
 globals().update(

@@ -35,7 +35,7 @@ def function(op: Operator) -> Callable[..., Any]:
     door, registered = Door(op, "torch"), Registered(op)
 
     def call(*inputs: Any, **options: Any) -> Any:
-        graph, tensors = door.arguments(inputs, _plain, check)
+        graph, tensors = door.arguments(inputs, options, _plain, check)
         wants_attention = op.pop_attention(options)
         y = run("forward", graph, tensors, options)
         if not wants_attention:

@@ -1,0 +1,31 @@
+"""Arguments by position or by name, for the operators of all front ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+
+def by_position(
+    caller: str,
+    names: Sequence[str],
+    given: tuple[Any, ...],
+    options: dict[str, Any],
+    needed: Collection[str] = (),
+) -> tuple[Any, ...]:
+    """Orders the arguments of a call, and removes those given by name from `options`.
+
+    If none is given by name, returns `given` as it is; otherwise one value for each of `names`,
+    None for those that are absent. `needed` are names that may not be absent then: cotangents of
+    results, which may follow fewer inputs than declared where all are given by position.
+    """
+    named = [name for name in names if name in options]
+    if not named:
+        return given
+    if names.index(named[0]) < len(given):
+        raise TypeError(f"{caller}: {named[0]}: expected one value, got it by position and by name")
+    left = names[len(given) :]
+    for name in needed:
+        if name in left and name not in options:
+            raise TypeError(f"{caller}: {name}: expected by name, as {named[0]} is, got none")
+    return *given, *[options.pop(name, None) for name in left]
