@@ -1,3 +1,4 @@
+import os
 from contextlib import suppress
 
 import numpy as np
@@ -5,6 +6,11 @@ import pytest
 
 import pyops
 import pyops.__main__
+
+# Two devices of JAX, which reads this when it first makes an array.
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+)
 
 with suppress(ImportError):  # tests/cuda has to run where there is but pytest
     from threadpoolctl import threadpool_limits

@@ -2,10 +2,13 @@
 
 import numpy as np
 
+from pyops._compound import COMPOUNDS
 from pyops._operator import OPERATORS
 
-from .cases import OPERATORS as ROOMS
+from .cases import EVERY as ROOMS
 from .cases import representative
+
+EVERY = OPERATORS | COMPOUNDS
 
 FEW = ["gno_conv", "kernel_conv", "gat", "aggregate", "ono_encode", "elem_scale"]
 FEW += ["tanh", "power", "sum", "max"]
@@ -14,7 +17,7 @@ FEW += ["tanh", "power", "sum", "max"]
 
 def arguments(name, seed=0):
     """A graph or None, the arrays and the options of a case."""
-    op = OPERATORS[name]
+    op = EVERY[name]
     if name in ROOMS:
         problem = representative(name).problem(seed=seed)
         return problem.graph, [*problem.inputs], dict(problem.options)

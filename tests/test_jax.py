@@ -19,51 +19,9 @@ import pyops  # noqa: E402
 import pyops.jax as pj  # noqa: E402
 from pyops.jax._call import Call, text_of  # noqa: E402
 
-from .doors import FEW, OPERATORS, arguments  # noqa: E402
+from .doors import FEW, OPERATORS  # noqa: E402
+from .jax_examples import Example, assert_trees_close  # noqa: E402
 from .test_indices import GOOD, INDEXED, LOSSY, with_rows  # noqa: E402
-
-
-class Example:
-    """An operator on JAX arrays."""
-
-    def __init__(self, name, seed=0):
-        self.name, self.op, self.door = name, OPERATORS[name], getattr(pj, name)
-        self.graph, self.arrays, self.options = arguments(name, seed)
-        self.places = [i for i, a in enumerate(self.arrays) if a is not None]
-        self.primals = tuple(jnp.asarray(self.arrays[i]) for i in self.places)
-
-    def spread(self, given):
-        """One array or None for each input."""
-        every = [None] * len(self.arrays)
-        for place, array in zip(self.places, given, strict=True):
-            every[place] = array
-        return every
-
-    def __call__(self, *given, **more):
-        graph = [] if self.graph is None else [self.graph]
-        return self.door(*graph, *self.spread(given), **self.options, **more)
-
-    def numpy(self, phase, *more, **keywords):
-        graph = [] if self.graph is None else [self.graph]
-        spread = [a for some in more for a in some]
-        return getattr(self.op, phase)(*graph, *self.arrays, *spread, **self.options, **keywords)
-
-    def energy(self, *given):
-        y = self(*given)
-        return (y * jnp.cos(jnp.arange(y.size, dtype=y.dtype).reshape(y.shape)) + y * y).sum()
-
-    def force_loss(self, *given):
-        return (jax.grad(self.energy, len(given) - 1)(*given) ** 2).sum()
-
-    @property
-    def everything(self):
-        return tuple(range(len(self.primals)))
-
-
-def assert_trees_close(one, other):
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        scale = max(1, float(abs(np.asarray(b)).max(initial=0)))
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * scale)
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -15,7 +15,8 @@ from .._indices import check_indices
 from .._operator import Operator
 from ..graph import Graph as PlainGraph
 from ._call import Call
-from ._graph import Graph, check_leaves, indices_of, sizes_of
+from ._devices import alike
+from ._graph import Graph, check_known, check_leaves, indices_of, sizes_of
 from ._primitives import compiled, value
 
 DTYPES = np.dtype("float32"), np.dtype("float64")
@@ -68,7 +69,7 @@ def function(op: Operator) -> Callable[..., Any]:
 
 def _run(told: Call, *arrays: Any) -> jax.Array:
     if any(isinstance(a, jax.core.Tracer) for a in arrays):
-        (y,) = value.bind(*arrays, call=told)
+        (y,) = value.bind(*alike(arrays), call=told)
     else:
         (y,) = compiled(value, told)(*arrays)
     return y
@@ -92,6 +93,7 @@ def check(label: str, array: Any) -> Any:
         raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
     if isinstance(array, np.ndarray):
         return jnp.asarray(array)
+    check_known(label, array)
     devices = () if isinstance(array, jax.core.Tracer) else array.devices()
     if any(device.platform != "cpu" for device in devices):
         raise ValueError(f"{label}: expected an array on the CPU, got one on {array.devices()}")
@@ -100,5 +102,5 @@ def check(label: str, array: Any) -> Any:
 
 def _rows(label: str, rows: Any) -> Any:
     if isinstance(rows, jax.Array):
-        return rows
+        return check_known(label, rows)
     return jnp.asarray(check_indices(label, rows), jnp.int32)

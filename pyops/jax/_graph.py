@@ -55,16 +55,23 @@ def arrays_of(graph: _graph.Graph) -> tuple[Any, ...]:
 def indices_of(graph: _graph.Graph) -> tuple[Any, ...]:
     """The same as arrays of JAX, made once and kept with the graph, never those of a trace."""
     if _JAX not in graph._ready:
-        with jax.ensure_compile_time_eval():
+        with jax.core.eval_context():
             graph._ready[_JAX] = tuple(jax.numpy.asarray(a) for a in arrays_of(graph))
     return graph._ready[_JAX]
+
+
+def check_known(label: str, array: Any) -> Any:
+    """The array, if its shape is known; the dimensions of `jax.export` may be symbols."""
+    if not all(isinstance(length, int) for length in array.shape):
+        raise ValueError(f"{label}: expected sizes that are known, got {array.shape}")
+    return array
 
 
 def check_leaves(label: str, indices: tuple[Any, ...], sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """The index arrays of a pytree, whose leaves may have been made anew by the caller."""
     num_edges = indices[0].shape if len(indices) > 2 else (sizes[2],)
     for name, array in zip(("src", "dst", "edge_ids"), indices, strict=False):
-        kind = array.dtype
+        kind = check_known(f"{label}: {name}", array).dtype
         if kind not in (np.dtype("int32"), np.dtype("int64")):
             raise TypeError(f"{label}: {name}: expected int32 or int64, got {kind}")
         if array.shape != num_edges or array.ndim != 1:

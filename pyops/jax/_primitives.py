@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import NamedSharding, PartitionSpec
 
 from . import _handler
 from ._call import Call, run, text_of
@@ -37,7 +38,8 @@ def _primitive(name: str) -> Primitive:
 
 
 def _run(primitive: Primitive, *arrays: Any, call: Call) -> Any:
-    return compiled(primitive, call)(*arrays)
+    with jax.disable_jit(False):  # else the compiled function binds the primitive, which ends here
+        return compiled(primitive, call)(*arrays)
 
 
 @functools.lru_cache(maxsize=1000)
@@ -51,16 +53,17 @@ def _shapes(*arrays: Any, call: Call) -> list[Any]:
     held = dict(zip(call.op.signature.inputs, inputs, strict=True))
     first = next(a for a in inputs if a is not None)
     if call.phase.endswith("backward"):
-        return [jax.core.ShapedArray(held[name].shape, first.dtype) for name in call.wanted]
+        return [held[name].update(weak_type=False) for name in call.wanted]
     sizes = dict(zip(SIZES, call.sizes, strict=False))
     if call.sizes:
         sizes["num_entries"] = arrays[0].shape[0]
     shape = call.op.output_shape(sizes, inputs, dict(call.options), call.phase == "attention")
-    return [jax.core.ShapedArray(shape, first.dtype)]
+    sharding = NamedSharding(first.sharding.mesh, PartitionSpec(*[None] * len(shape)))
+    return [first.update(shape=shape, weak_type=False, sharding=sharding)]
 
 
 def _lowered(*arrays: Any, call: Call) -> Any:
-    shapes = _shapes(*arrays, call=call)
+    shapes = _shapes(*map(jax.typeof, arrays), call=call)
     results = [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in shapes]
     return jax.ffi.ffi_call(TARGET, results)(*arrays, text=text_of(call, arrays, shapes))
 
@@ -75,7 +78,8 @@ def _batch(primitive: Primitive, arrays: Any, axes: Any, *, call: Call) -> Any:
         picked = [a if d is None else next(rest) for a, d in zip(moved, axes, strict=True)]
         return primitive.bind(*picked, call=call)
 
-    results = jax.lax.map(one, many)
+    with jax.disable_jit(False):  # which takes no empty batch
+        results = jax.lax.map(one, many)
     return results, [0] * len(results)
 
 
@@ -268,7 +272,7 @@ def _moved_lowered(*arrays: Any, call: Call) -> Any:
     count = sum(call.present[n : 2 * n])
     ts, ss = _placed(call, n, both[:count]), _placed(call, 2 * n, both[count:])
     wanted = [name for name, s in zip(call.names, ss, strict=True) if s is not None]
-    (shape,) = _shapes(*arrays, call=call)
+    (shape,) = _shapes(*map(jax.typeof, arrays), call=call)
     size = int(np.prod(shape.shape))
 
     def component(place: Any) -> Any:
