@@ -197,20 +197,23 @@ def test_mha_gat_v2(bipartite, permuted, activation, with_edges):
 @pytest.mark.parametrize(("bipartite", "permuted"), CASES)
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("with_edges", [False, True])
-def test_mha_simple(bipartite, permuted, norm, with_edges):
+@pytest.mark.parametrize("biased", [False, True])
+def test_mha_simple(bipartite, permuted, norm, with_edges, biased):
     case = Case(bipartite, permuted)
     concat = not permuted
     key, value = case.x, case.x.detach().flip(0).requires_grad_()
     query = case.y if bipartite else case.x.detach().roll(1, 0).requires_grad_()
     edge = case.edge if with_edges else None
+    bias = case.edge.detach()[:, : case.heads].requires_grad_() if biased else None
     result = operators.mha_simple_n2n(
-        key, query, value, case.graph, case.heads, concat, edge, norm, None
+        key, query, value, case.graph, case.heads, concat, edge, norm, bias
     )
     more = case.by_heads(edge) if with_edges else 0
     keys, values = (case.by_heads(t)[case.src_of_row] + more for t in (key, value))
     scores = (case.by_heads(query)[case.dst_of_row] * keys).sum(-1)
     scores = scores / keys.shape[-1] ** 0.5 if norm else scores
-    agree(result, case.attended(scores, values, concat), [key, query, value, edge])
+    scores = scores + bias if biased else scores
+    agree(result, case.attended(scores, values, concat), [key, query, value, edge, bias])
 
 
 @pytest.mark.parametrize("permuted", [False, True])
@@ -351,8 +354,15 @@ def test_shared_rows():
         (lambda c: operators.agg_hg_basis_n2n_post(c.x, None, c.graph), TypeError, "HeteroCSC"),
         (
             lambda c: operators.mha_simple_n2n(c.x, c.x, c.x, c.graph, score_bias=c.x),
-            NotImplementedError,
-            "score_bias",
+            ValueError,
+            r"mha_simple_n2n: score_bias: expected shape \(14, 1\), got \(7, 6\)",
+        ),
+        (
+            lambda c: operators.mha_simple_n2n(
+                c.x, c.x, c.x, c.graph, score_bias=c.edge[:, :1].float()
+            ),
+            TypeError,
+            "mha_simple_n2n: score_bias: expected torch.float64 like key_emb, got torch.float32",
         ),
         (
             lambda c: operators.update_efeat_e2e(None, c.x, c.graph, False, False),

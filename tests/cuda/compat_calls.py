@@ -1,6 +1,7 @@
 """Every low-level call of pylibcugraphops: what it is given and what it writes to."""
 
 import functools
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,12 @@ def bipartite(move):
 def typed(move):
     offsets, indices, types = map(move, (*CSC, KINDS))
     return pylibcugraphops.make_csc_hg(offsets, indices, 1, TYPES, None, types)
+
+
+def typed_bipartite(move):
+    offsets, indices, types = map(move, (*CSC, KINDS))
+    sizes = {"n_src_nodes": NODES + 2}
+    return pylibcugraphops.make_bipartite_csc_hg(offsets, indices, 1, TYPES, None, types, **sizes)
 
 
 @dataclass
@@ -124,20 +131,21 @@ def weighted():
 def relations():
     forward = operators.agg_hg_basis_n2n_post_fwd
     backward = operators.agg_hg_basis_n2n_post_bwd
-    for weights in draw((TYPES, 4)), None:
-        for normed in False, True:
-            width = (TYPES if weights is None else 4) * 5 + 5 * normed
-            given = {"input_embedding": draw((NODES, 5)), "weights_combination": weights}
-            given |= {"graph": typed, "concat_own": normed, "norm_by_out_degree": normed}
-            about = f"{'bases' if weights is None else ''} {normed}"
-            yield Case(forward, {"output_embedding": floats(NODES, width)}, given, about)
-            given = {**given, "grad_output": draw((NODES, width))}
-            outs = {"grad_input": floats(NODES, 5)}
-            if weights is None:
-                given["grad_weights"] = None
-            else:
-                outs["grad_weights"] = floats(TYPES, 4)
-            yield Case(backward, outs, given, about)
+    several = itertools.product((None, draw((TYPES, 4))), (False, True), (NODES, NODES + 2))
+    for weights, normed, sources in several:
+        width = (TYPES if weights is None else 4) * 5 + 5 * normed
+        given = {"input_embedding": draw((sources, 5)), "weights_combination": weights}
+        given |= {"graph": typed if sources == NODES else typed_bipartite}
+        given |= {"concat_own": normed, "norm_by_out_degree": normed}
+        about = f"{'bases' if weights is None else ''} {normed} {sources}"
+        yield Case(forward, {"output_embedding": floats(NODES, width)}, given, about)
+        given = {**given, "grad_output": draw((NODES, width))}
+        outs = {"grad_input": floats(sources, 5)}
+        if weights is None:
+            given["grad_weights"] = None
+        else:
+            outs["grad_weights"] = floats(TYPES, 4)
+        yield Case(backward, outs, given, about)
 
 
 def edges():
@@ -184,6 +192,8 @@ def attention():
             if kind != "simple":
                 blocks = 2 + efeat if kind == "gat" else 1
                 inputs["attention_weights"] = draw(blocks * DIM)
+            if kind == "simple":
+                inputs["score_bias"] = draw((EDGES, HEADS)) if efeat else None
             for activation in ACTIVATIONS if efeat and kind != "simple" else ["LeakyReLU"]:
                 params = operators.mha_params(HEADS, efeat, activation, norm_by_dim=efeat)
                 call = f"mha_{kind}_n2n_{'efeat_' if efeat else ''}"
@@ -194,7 +204,7 @@ def attention():
                 yield Case(getattr(operators, f"{call}fwd"), outs, given, activation)
                 more = {"grad_output_embedding": draw(wide), "grad_softmax_scores": None}
                 more |= {n: draw(s) for n, (s, _) in left.items()}
-                outs = {f"grad_{n}": floats(*a.shape) for n, a in inputs.items()}
+                outs = {f"grad_{n}": floats(*a.shape) for n, a in inputs.items() if a is not None}
                 yield Case(getattr(operators, f"{call}bwd"), outs, given | more, activation)
 
 

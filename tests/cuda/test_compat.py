@@ -1,5 +1,6 @@
 """The low-level calls of pylibcugraphops with arrays of a device, against those of the host."""
 
+import inspect
 import pickle
 import re
 
@@ -8,11 +9,12 @@ import pytest
 
 from pyops import Graph
 from pyops.compat import pylibcugraphops
-from pyops.compat.pylibcugraphops import _remembered, dimenet, operators
+from pyops.compat.pylibcugraphops import MMAOp, _remembered, dimenet, operators
 from pyops.compat.pylibcugraphops.operators import AggOp
 from pyops.cuda import _device, _door
 
 from ..compare import assert_same
+from ..test_compat_calls import may_be_none
 from . import rooms, strict
 from .compat_calls import CASES, NODES, draw, plain
 from .host import COMPILER
@@ -59,7 +61,7 @@ def test_every_call_is_in_the_table():
         name: value
         for module in (operators, dimenet)
         for name, value in vars(module).items()
-        if re.search("_(fwd|bwd)", name) and callable(value)
+        if re.search("_(fwd|bwd)", name) and not getattr(value, "refused", "")
     }
     assert {case.call for case in CASES} == {*found.values()}
 
@@ -118,6 +120,16 @@ def test_one_array_on_a_device(case):
             case.run(one=(name, there))
 
 
+@every_call
+def test_none_for_an_array(case):
+    for name, parameter in inspect.signature(case.call).parameters.items():
+        if name in case.given and not may_be_none(case, name, parameter):
+            with pytest.raises(
+                (TypeError, ValueError), match=f"{case.call.__name__}: {name}: expe"
+            ):
+                case.run(there, **{name: None})
+
+
 @without_device
 @every_call
 def test_two_devices(case):
@@ -140,6 +152,32 @@ def test_two_devices(case):
 def test_streams_that_are_none(case, stream, kind, text):
     with pytest.raises(kind, match=f"^{case.call.__name__}: {case.stream}: {text}"):
         case.run(there, **{case.stream: stream})
+
+
+PRECISIONS = {None: "highest", MMAOp.HighPrecision: "highest", MMAOp.LowPrecision: "tf32"}
+
+
+@without_device
+@pytest.mark.parametrize("operation", PRECISIONS, ids=str)
+def test_precision_of_products(platform, monkeypatch, operation):
+    """As the operation says on a device; on the host that of the arrays."""
+    given = []
+    products = type(platform.runtime).matmul
+
+    def matmul(self, left, right, out=None, precision="highest"):
+        given.append(precision)
+        return products(self, left, right, out, precision)
+
+    monkeypatch.setattr(type(platform.runtime), "matmul", matmul)
+    named = [c for c in ONE_OF_EACH if "mma_operation" in inspect.signature(c.call).parameters]
+    assert len(named) == 4
+    for case in named:
+        got = case.run(there, mma_operation=operation)
+        assert given
+        assert {*given} == {PRECISIONS[operation]}
+        given.clear()
+        assert_equal(got, case.run(mma_operation=operation))
+        assert not given
 
 
 @without_device

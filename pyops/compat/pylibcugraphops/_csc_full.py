@@ -1,20 +1,44 @@
-"""Graphs whose sources and destinations are the same nodes, with types of edges or without."""
+"""Graphs whose sources and destinations are the same nodes, and graphs with types of edges."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from ..._arrays import check_size
 from ..._indices import Indices, check_bounds, check_indices, frozen
-from ._csc import BipartiteCsc, Integers, make_bipartite_csc
+from ._csc import (
+    BipartiteCsc,
+    Integers,
+    bipartite_csc_int32,
+    bipartite_csc_int64,
+    make_bipartite_csc,
+)
 
 
 class Csc(BipartiteCsc):
     """A graph as `make_csc` makes it."""
 
 
-class CscHg(Csc):
-    """A graph with types of edges, as `make_csc_hg` makes it."""
+class Hetero(BipartiteCsc):
+    """A graph with types of edges."""
 
     n_edge_types: int
     edge_types: Indices
+
+
+class CscHg(Csc, Hetero):
+    """A graph with types of edges, as `make_csc_hg` makes it."""
+
+
+class bipartite_csc_hg_int32(bipartite_csc_int32, Hetero):  # noqa: N801
+    """A bipartite graph of int32 arrays with types of edges."""
+
+
+class bipartite_csc_hg_int64(bipartite_csc_int64, Hetero):  # noqa: N801
+    """A bipartite graph of int64 arrays with types of edges."""
+
+
+Typed = TypeVar("Typed", bound=Hetero)
 
 
 def make_csc(offsets: Integers, indices: Integers, map_csc_to_coo: Integers | None = None) -> Csc:
@@ -33,14 +57,70 @@ def make_csc_hg(
     edge_types: Integers,
     map_csc_to_coo: Integers | None = None,
 ) -> CscHg:
-    """A graph with a type for each entry; types of nodes are accepted and mean nothing here."""
+    """A graph with a type for each entry; types of nodes are checked and mean nothing here."""
     graph = CscHg(make_csc(offsets, indices, map_csc_to_coo).graph)
-    types = check_indices("make_csc_hg: edge_types", edge_types)
+    _check_nodes("make_csc_hg", n_node_types, node_types, [graph.n_dst_nodes])
+    return _with_types("make_csc_hg", graph, n_edge_types, edge_types)
+
+
+def make_bipartite_csc_hg(
+    offsets: Integers,
+    indices: Integers,
+    n_node_types: int,
+    n_edge_types: int,
+    node_types: Integers | None,
+    edge_types: Integers,
+    map_csc_to_coo: Integers | None = None,
+    *,
+    n_src_nodes: int | None = None,
+) -> bipartite_csc_hg_int32 | bipartite_csc_hg_int64:
+    """A bipartite graph with a type for each entry; otherwise as `make_bipartite_csc`.
+
+    Parameters
+    ----------
+    offsets, indices, map_csc_to_coo
+        As of `make_bipartite_csc`.
+    n_node_types, n_edge_types : int
+        Number of types of nodes, and of edges.
+    node_types : array_like of int32 or int64, optional
+        Type of each source, of each destination, or of the ones and then the others; checked, of
+        no meaning here.
+    edge_types : array_like of int32 or int64, shape (n_indices,)
+        Type of each entry, in the order of `indices`.
+    n_src_nodes : int, optional
+        Number of source nodes; without it the last one is the largest of `indices`.
+    """
+    caller = "make_bipartite_csc_hg"
+    sources = check_indices(f"{caller}: indices", indices)
+    count = max(0, int(sources.max(initial=-1)) + 1) if n_src_nodes is None else n_src_nodes
+    plain = make_bipartite_csc(offsets, indices, count, map_csc_to_coo)
+    small = isinstance(plain, bipartite_csc_int32)
+    graph = (bipartite_csc_hg_int32 if small else bipartite_csc_hg_int64)(plain.graph)
+    nodes = plain.n_src_nodes, plain.n_dst_nodes
+    _check_nodes(caller, n_node_types, node_types, [*nodes, sum(nodes)])
+    return _with_types(caller, graph, n_edge_types, edge_types)
+
+
+def _check_nodes(caller: str, count: int, node_types: Integers | None, lengths: list[int]) -> None:
+    check_size(f"{caller}: n_node_types", count)
+    if node_types is None:
+        return
+    types = check_indices(f"{caller}: node_types", node_types)
+    if len(types) not in lengths:
+        wanted = " or ".join(map(str, dict.fromkeys(lengths)))
+        raise ValueError(f"{caller}: node_types: expected length {wanted}, got {len(types)}")
+    check_bounds(f"{caller}: node_types", types, count, "n_node_types")
+
+
+def _with_types(caller: str, graph: Typed, count: int, edge_types: Integers) -> Typed:
+    """The graph, to which a type for each entry is added."""
+    check_size(f"{caller}: n_edge_types", count)
+    types = check_indices(f"{caller}: edge_types", edge_types)
     if len(types) != graph.n_indices:
         raise ValueError(
-            f"make_csc_hg: edge_types: expected length len(indices)={graph.n_indices}, "
+            f"{caller}: edge_types: expected length len(indices)={graph.n_indices}, "
             f"got {len(types)}"
         )
-    check_bounds("make_csc_hg: edge_types", types, n_edge_types, "n_edge_types")
-    graph.n_edge_types, graph.edge_types = n_edge_types, frozen(types, types.dtype.type)
+    check_bounds(f"{caller}: edge_types", types, count, "n_edge_types")
+    graph.n_edge_types, graph.edge_types = int(count), frozen(types, types.dtype.type)
     return graph

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -47,18 +47,48 @@ def on_device(value: Any) -> bool:
 
 
 def queued(function: Function) -> Function:
-    """A call that takes arrays of a device too, and then honours its stream."""
-    signature = inspect.signature(function)
+    """A call that takes arrays of a device too, and then honours its stream.
+
+    What its signature says is checked in any case: arrays that may not be None, flags, the stream.
+    """
+    caller, signature = function.__name__, inspect.signature(function)
+    hints = {name: p.annotation for name, p in signature.parameters.items()}
+    needed = [name for name, hint in hints.items() if hint == "Array"]
+    flags = [name for name, hint in hints.items() if hint == "bool"]
+
+    def checked(given: dict[str, Any]) -> Any:
+        for name in needed:
+            if given[name] is None:
+                check_array(f"{caller}: {name}", None)
+        return function(**given)
 
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
-        if not any(map(on_device, (*arguments, *keywords.values()))):
-            return function(*arguments, **keywords)
-        bound = signature.bind(*arguments, **keywords)
+        try:
+            bound = signature.bind(*arguments, **keywords)
+        except TypeError as error:
+            raise TypeError(f"{caller}: {error}") from None
         bound.apply_defaults()
-        return run(function.__name__, bound.arguments, lambda given: function(**given))
+        given = bound.arguments
+        for name in flags:
+            check_flag(f"{caller}: {name}", given[name])
+        check_stream(caller, given)
+        if any(map(on_device, given.values())):
+            return run(caller, given, checked)
+        return checked(given)
 
     return call  # type: ignore[return-value]
+
+
+def check_flag(label: str, value: Any) -> None:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{label}: expected True or False, got {value!r}")
+
+
+def check_stream(caller: str, given: Mapping[str, Any]) -> int:
+    """The stream among the arguments of a call, an address."""
+    name = next(name for name in STREAMS if name in given)
+    return _arrays.check_size(f"{caller}: {name}", given[name], 0, 2**63 - 1)
 
 
 def run(caller: str, given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> Any:
@@ -66,8 +96,7 @@ def run(caller: str, given: dict[str, Any], function: Callable[[dict[str, Any]],
     from ...cuda._device import platform
 
     on = platform(caller)
-    name = next(name for name in STREAMS if name in given)
-    stream = _arrays.check_size(f"{caller}: {name}", given[name], 0, 2**63 - 1)
+    stream = check_stream(caller, given)
 
     def adopt(name: str) -> tuple[Any, int]:
         try:

@@ -2,8 +2,9 @@
 
 Outputs are arrays of the caller, written to. Distances are scaled by the cutoff, [num_edges, 1].
 ``coo_idx`` is [2, num_edges], sources over destinations; offsets and permutations of the edges are
-checked against it, on the host. `mma_operation` means nothing here. Widths are free: the number of
-degrees follows from the arrays only through `num_spherical`, 7 as there.
+checked against it, on the host. `mma_operation` counts for arrays on a device, see `MMAOp`; without
+it products are those of high precision. Widths are free: the number of degrees follows from the
+arrays only through `num_spherical`, 7 as there.
 
 `cuda_stream` is for arrays on a device, see `_queue`. Index arrays there are read and checked when
 a call first comes with them, and their graph is kept for the calls that follow, which copy nothing.
@@ -24,6 +25,7 @@ from ..._arrays import Array
 from ...dimenet import dimenet_basis
 from ...ops.dimenet_aggregate import dimenet_aggregate
 from ._edge_lists import graph_of
+from ._mma import MMAOp, precision_of
 from ._names import in_names_of_call
 from ._queue import check_array, queued
 from ._results import write
@@ -146,7 +148,7 @@ def agg_edge_to_edge_fwd(
     coo_idx: Integers,
     dst_offsets: Integers,
     dst_edge_index: Integers,
-    mma_operation: Any = None,
+    mma_operation: MMAOp | None = None,
     cuda_stream: int = 0,
     *,
     num_spherical: int = 7,
@@ -155,7 +157,8 @@ def agg_edge_to_edge_fwd(
     caller = "agg_edge_to_edge_fwd"
     graph = graph_of(caller, coo_idx, dst_offsets=dst_offsets, dst_edge_index=dst_edge_index)
     inputs = input_vector, input_rbf, input_embedding, input_weights
-    y = dimenet_aggregate(graph, *inputs, num_spherical=num_spherical)
+    precision = precision_of(caller, mma_operation)
+    y = dimenet_aggregate(graph, *inputs, num_spherical=num_spherical, **precision)
     write(caller, output_embedding=(output_embedding, y))
 
 
@@ -172,7 +175,7 @@ def agg_edge_to_edge_bwd(
     input_weights: Array,
     coo_idx: Integers,
     src_offsets: Integers,
-    mma_operation: Any = None,
+    mma_operation: MMAOp | None = None,
     cuda_stream: int = 0,
     *,
     num_spherical: int = 7,
@@ -188,6 +191,7 @@ def agg_edge_to_edge_bwd(
         input_grad_embedding,
         wanted=("radial", "embedding", "weights"),
         num_spherical=num_spherical,
+        **precision_of(caller, mma_operation),
     )
     write(
         caller,
@@ -212,7 +216,7 @@ def agg_edge_to_edge_bwd2_main(
     input_weights: Array,
     coo_idx: Integers,
     src_offsets: Integers,
-    mma_operation: Any = None,
+    mma_operation: MMAOp | None = None,
     cuda_stream: int = 0,
     *,
     num_spherical: int = 7,
@@ -232,6 +236,7 @@ def agg_edge_to_edge_bwd2_main(
         None,
         wanted=("radial", "embedding", "weights"),
         num_spherical=num_spherical,
+        **precision_of(caller, mma_operation),
     )
     write(
         caller,
@@ -254,7 +259,7 @@ def agg_edge_to_edge_bwd2_grad(
     coo_idx: Integers,
     dst_offsets: Integers,
     dst_edge_index: Integers,
-    mma_operation: Any = None,
+    mma_operation: MMAOp | None = None,
     cuda_stream: int = 0,
     *,
     num_spherical: int = 7,
@@ -272,6 +277,7 @@ def agg_edge_to_edge_bwd2_grad(
         input_grad_grad_embedding,
         None,
         num_spherical=num_spherical,
+        **precision_of(caller, mma_operation),
     )
     write(caller, output_grad_grad_embedding=(output_grad_grad_embedding, dy))
 

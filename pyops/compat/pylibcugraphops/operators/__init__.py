@@ -1,5 +1,7 @@
 """The low-level calls of pylibcugraphops.operators, on NumPy or CuPy arrays."""
 
+from typing import Any
+
 from ._aggregations import agg_concat_e2n_bwd as agg_concat_e2n_bwd
 from ._aggregations import agg_concat_e2n_fwd as agg_concat_e2n_fwd
 from ._aggregations import agg_concat_n2n_bwd as agg_concat_n2n_bwd
@@ -18,25 +20,20 @@ from ._edges import update_efeat_e2e_concat_bwd as update_efeat_e2e_concat_bwd
 from ._edges import update_efeat_e2e_concat_fwd as update_efeat_e2e_concat_fwd
 from ._edges import update_efeat_e2e_sum_bwd as update_efeat_e2e_sum_bwd
 from ._edges import update_efeat_e2e_sum_fwd as update_efeat_e2e_sum_fwd
-from ._mha import mha_gat_n2n_bwd as mha_gat_n2n_bwd
-from ._mha import mha_gat_n2n_bwd_fp32_fp32_fp32_fp32 as mha_gat_n2n_bwd_fp32_fp32_fp32_fp32
-from ._mha import mha_gat_n2n_efeat_bwd as mha_gat_n2n_efeat_bwd
-from ._mha import (
-    mha_gat_n2n_efeat_bwd_fp32_fp32_fp32_fp32 as mha_gat_n2n_efeat_bwd_fp32_fp32_fp32_fp32,
-)
-from ._mha import mha_gat_n2n_efeat_fwd as mha_gat_n2n_efeat_fwd
-from ._mha import mha_gat_n2n_efeat_fwd_fp32_fp32 as mha_gat_n2n_efeat_fwd_fp32_fp32
-from ._mha import mha_gat_n2n_fwd as mha_gat_n2n_fwd
-from ._mha import mha_gat_n2n_fwd_fp32_fp32 as mha_gat_n2n_fwd_fp32_fp32
-from ._mha import mha_gat_v2_n2n_bwd as mha_gat_v2_n2n_bwd
-from ._mha import mha_gat_v2_n2n_efeat_bwd as mha_gat_v2_n2n_efeat_bwd
-from ._mha import mha_gat_v2_n2n_efeat_fwd as mha_gat_v2_n2n_efeat_fwd
-from ._mha import mha_gat_v2_n2n_fwd as mha_gat_v2_n2n_fwd
 from ._mha import mha_params as mha_params
-from ._mha import mha_simple_n2n_bwd as mha_simple_n2n_bwd
-from ._mha import mha_simple_n2n_efeat_bwd as mha_simple_n2n_efeat_bwd
-from ._mha import mha_simple_n2n_efeat_fwd as mha_simple_n2n_efeat_fwd
-from ._mha import mha_simple_n2n_fwd as mha_simple_n2n_fwd
+from ._mha_calls import BY_PRECISION as _BY_PRECISION
+from ._mha_calls import mha_gat_n2n_bwd as mha_gat_n2n_bwd
+from ._mha_calls import mha_gat_n2n_efeat_bwd as mha_gat_n2n_efeat_bwd
+from ._mha_calls import mha_gat_n2n_efeat_fwd as mha_gat_n2n_efeat_fwd
+from ._mha_calls import mha_gat_n2n_fwd as mha_gat_n2n_fwd
+from ._mha_calls import mha_gat_v2_n2n_bwd as mha_gat_v2_n2n_bwd
+from ._mha_calls import mha_gat_v2_n2n_efeat_bwd as mha_gat_v2_n2n_efeat_bwd
+from ._mha_calls import mha_gat_v2_n2n_efeat_fwd as mha_gat_v2_n2n_efeat_fwd
+from ._mha_calls import mha_gat_v2_n2n_fwd as mha_gat_v2_n2n_fwd
+from ._mha_calls import mha_simple_n2n_bwd as mha_simple_n2n_bwd
+from ._mha_calls import mha_simple_n2n_efeat_bwd as mha_simple_n2n_efeat_bwd
+from ._mha_calls import mha_simple_n2n_efeat_fwd as mha_simple_n2n_efeat_fwd
+from ._mha_calls import mha_simple_n2n_fwd as mha_simple_n2n_fwd
 from ._reductions import AggOp as AggOp
 from ._relations import agg_hg_basis_n2n_post_bwd as agg_hg_basis_n2n_post_bwd
 from ._relations import agg_hg_basis_n2n_post_fwd as agg_hg_basis_n2n_post_fwd
@@ -44,3 +41,9 @@ from ._weighted import agg_concat_weighted_n2n_bwd as agg_concat_weighted_n2n_bw
 from ._weighted import agg_concat_weighted_n2n_fwd as agg_concat_weighted_n2n_fwd
 from ._weighted import agg_weighted_n2n_bwd as agg_weighted_n2n_bwd
 from ._weighted import agg_weighted_n2n_fwd as agg_weighted_n2n_fwd
+
+globals().update(_BY_PRECISION)
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

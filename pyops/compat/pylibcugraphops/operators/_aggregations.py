@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array
+from ...._arrays import Array, check_size
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
 from .._csc_full import Csc
 from .._queue import queued
 from .._results import write
-from ._extremes import back_by_extremes, find_extremes, read_extremes
+from ._extremes import back_by_extremes, check_unread, find_extremes, read_extremes
 from ._reductions import EXTREMES, AggOp, check_call, tables
 
 
@@ -33,22 +33,37 @@ class Aggregation:
         self.name, self.nodes, self.edges, self.own = name, nodes, edges, own
 
     def forward(
-        self, output: Array, given: dict[str, Any], graph: Any, operation: Any, location: Any
+        self,
+        output: Array,
+        given: dict[str, Any],
+        graph: Any,
+        operation: Any,
+        location: Any,
+        **dims: int,
     ) -> None:
         caller = f"{self.name}_fwd"
         g = check_call(caller, graph, Csc if self.own else BipartiteCsc, operation)
         sizes = {self.nodes: g.num_src, self.edges: g.num_edges, self.own: g.num_dst}
         arrays = tables(caller, {f"{n}_embedding": (a, sizes[n]) for n, a in given.items()})
+        _check_widths(caller, dims, {n: arrays[f"{n}_embedding"] for n in given})
         x, edge, own = (arrays.get(f"{n}_embedding") for n in (self.nodes, self.edges, self.own))
         y = aggregate(g, x, edge, None, own, reduce=operation.value)
         outputs = {"output_embedding": (output, y)}
         if operation in EXTREMES and location is not None:
             found = find_extremes(g, x, edge, None, y, operation)
             outputs["output_extrema_location"] = location, found
+        elif operation not in EXTREMES:
+            check_unread(f"{caller}: output_extrema_location", location)
         write(caller, **outputs)
 
     def backward(
-        self, grads: dict[str, Any], gy: Any, graph: Any, operation: Any, location: Any
+        self,
+        grads: dict[str, Any],
+        gy: Any,
+        graph: Any,
+        operation: Any,
+        location: Any,
+        **dims: int,
     ) -> None:
         caller = f"{self.name}_bwd"
         g = check_call(caller, graph, Csc if self.own else BipartiteCsc, operation)
@@ -56,6 +71,7 @@ class Aggregation:
         named = {f"grad_{n}": (a, sizes[n]) for n, a in grads.items()}
         outs = tables(caller, {"grad_output": (gy, g.num_dst), **named})
         gy = outs["grad_output"]
+        _check_widths(caller, dims, {n: outs[f"grad_{n}"] for n in grads})
         widths = {
             n: outs[f"grad_{n}"].shape[1] if n else 0 for n in (self.nodes, self.edges, self.own)
         }
@@ -73,6 +89,7 @@ class Aggregation:
                     columns = slice(*before[of_edges : of_edges + 2])
                     results[n] = back_by_extremes(g, entries, messages, columns, of_edges)
         else:
+            check_unread(f"{caller}: output_extrema_location", location)
             zeros = [
                 np.zeros_like(gy, shape=(sizes[n], widths[n])) if n else None
                 for n in (self.nodes, self.edges)
@@ -84,6 +101,14 @@ class Aggregation:
             last = gy[:, before[2] :]
             results[self.own] = results.get(self.own, np.zeros_like(last)) + last
         write(caller, **{f"grad_{n}": (grads[n], result) for n, result in results.items()})
+
+
+def _check_widths(caller: str, dims: dict[str, int], arrays: dict[str, Array]) -> None:
+    """The widths that a call names, against those of its arrays."""
+    for name, dim in dims.items():
+        width = arrays[name.replace("dim", "input")].shape[1]
+        if check_size(f"{caller}: {name}", dim, 0) != width:
+            raise ValueError(f"{caller}: {name}: expected the width {width}, got {dim}")
 
 
 _SIMPLE_N2N = Aggregation("agg_simple_n2n", nodes="input")
@@ -249,7 +274,15 @@ def agg_concat_e2n_bwd(
 ) -> None:
     """The gradients of `agg_concat_e2n_fwd`."""
     grads = {"input_edge": grad_input_edge, "input_node": grad_input_node}
-    _CONCAT_E2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
+    _CONCAT_E2N.backward(
+        grads,
+        grad_output,
+        graph,
+        aggregation_operation,
+        output_extrema_location,
+        dim_node=dim_node,
+        dim_edge=dim_edge,
+    )
 
 
 @queued
@@ -267,7 +300,13 @@ def agg_concat_n2n_e2n_fwd(
     """The features of the sources and of the edges, then the destination's own, aggregated."""
     given = {"input_node": input_node_embedding, "input_edge": input_edge_embedding}
     _CONCAT_BOTH.forward(
-        output_embedding, given, graph, aggregation_operation, output_extrema_location
+        output_embedding,
+        given,
+        graph,
+        aggregation_operation,
+        output_extrema_location,
+        dim_node=dim_node,
+        dim_edge=dim_edge,
     )
 
 
@@ -285,4 +324,12 @@ def agg_concat_n2n_e2n_bwd(
 ) -> None:
     """The gradients of `agg_concat_n2n_e2n_fwd`."""
     grads = {"input_node": grad_input_node, "input_edge": grad_input_edge}
-    _CONCAT_BOTH.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
+    _CONCAT_BOTH.backward(
+        grads,
+        grad_output,
+        graph,
+        aggregation_operation,
+        output_extrema_location,
+        dim_node=dim_node,
+        dim_edge=dim_edge,
+    )

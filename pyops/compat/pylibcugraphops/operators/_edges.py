@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array
+from ...._arrays import Array, check_size
 from ....graph import Graph
 from ....ops.aggregate import aggregate
 from ....ops.edge_to_edge import edge_to_edge
@@ -126,9 +126,11 @@ def _by_edges(caller: str, graph: Graph) -> Graph:
 
 
 def _update_back(
-    caller: str, grads: dict[str, Any], gy: Any, graph: Any, dims: list[int], mode: str
+    caller: str, grads: dict[str, Any], gy: Any, graph: Any, named: dict[str, int], mode: str
 ) -> None:
     g = check_call(caller, graph, BipartiteCsc)
+    dims = [check_size(f"{caller}: {name}", dim, 0) for name, dim in named.items()]
+    dims = dims * (3 // len(dims))
     in_order, turned = _both_ways(caller, graph)
     gy = table(f"{caller}: grad_output_edge_embedding", gy, g.num_edges)
     before = [0, *accumulate(dims)] if mode == "concat" else [0, 0, 0]
@@ -178,7 +180,7 @@ def update_efeat_e2e_concat_bwd(
 ) -> None:
     """The gradients of `update_efeat_e2e_concat_fwd` that are not None; a width of 0 is absent."""
     grads = {name: array for name, array in locals().items() if name.startswith("grad_input")}
-    dims = [dim_edge, dim_src, dim_dst]
+    dims = {"dim_edge": dim_edge, "dim_src": dim_src, "dim_dst": dim_dst}
     caller = "update_efeat_e2e_concat_bwd"
     _update_back(caller, grads, grad_output_edge_embedding, graph, dims, "concat")
 
@@ -212,4 +214,5 @@ def update_efeat_e2e_sum_bwd(
     """The gradients of `update_efeat_e2e_sum_fwd` that are not None."""
     grads = {name: array for name, array in locals().items() if name.startswith("grad_input")}
     caller = "update_efeat_e2e_sum_bwd"
-    _update_back(caller, grads, grad_output_edge_embedding, graph, [dim_edge] * 3, "sum")
+    dims = {"dim_edge": dim_edge}
+    _update_back(caller, grads, grad_output_edge_embedding, graph, dims, "sum")

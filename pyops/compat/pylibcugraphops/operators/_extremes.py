@@ -8,7 +8,7 @@ import numpy as np
 
 from ...._arrays import Array
 from ...._indices import Indices, check_indices
-from .._queue import check_numbers, there
+from .._queue import check_numbers, on_device, there
 from ._reductions import AggOp
 
 
@@ -60,6 +60,14 @@ def read_extremes(caller: str, graph: Any, location: Any, shape: tuple[int, ...]
     if not np.where(starts == ends, entries == -1, (entries >= starts) & (entries < ends)).all():
         raise ValueError(f"{label}: expected entries of each destination, got others")
     return entries
+
+
+def check_unread(label: str, location: Any) -> None:
+    """Locations given to a call that has no use for them: an array of integers, or None."""
+    array = isinstance(location, np.ndarray) or on_device(location)
+    if location is not None and not (array and location.dtype in (np.int32, np.int64)):
+        kind = location.dtype if array else type(location).__name__
+        raise TypeError(f"{label}: expected an array of int32 or int64, got {kind}")
 
 
 def back_by_extremes(

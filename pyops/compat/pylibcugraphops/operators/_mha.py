@@ -8,7 +8,8 @@ gradients that are not needed. ``stream_id`` is for arrays on a device, see `_qu
 the same to the last bit in every run, with and without workspace.
 
 Of ``mha_simple`` only the PyTorch wrapper is documented: the arguments have its names and stand in
-the order of the other calls.
+the order of the other calls. ``score_bias``, [num_edges, num_heads], is added before the softmax to
+the scores, divided by the root of the width or not.
 """
 
 from __future__ import annotations
@@ -25,7 +26,17 @@ from ....ops.gat import gat
 from ....ops.gat_v2 import gat_v2
 from ....ops.transformer_conv import transformer_conv
 from .._csc import BipartiteCsc
-from .._queue import check_array, check_output, graph_for, on_device, run
+from .._queue import (
+    check_array,
+    check_flag,
+    check_output,
+    check_stream,
+    graph_for,
+    on_device,
+    run,
+)
+from .._results import write
+from ._bias import narrowed, query_scales, widened, with_bias
 from ._scores import ACTIVATIONS, logits_of
 
 INPUTS = {
@@ -38,6 +49,7 @@ INPUTS = {
     "value": "value_embedding",
 }
 """The names of the inputs of the operators in these calls."""
+FORWARD, BACKWARD = "The value.", "The gradients that are not None."
 
 
 @dataclass(frozen=True)
@@ -72,9 +84,7 @@ class mha_params:  # noqa: N801
                 f"got {self.activation!r}"
             )
         for name in "concat_heads", "norm_by_dim":
-            value = getattr(self, name)
-            if not isinstance(value, (bool, np.bool_)):
-                raise TypeError(f"mha_params: {name}: expected True or False, got {value!r}")
+            check_flag(f"mha_params: {name}", getattr(self, name))
 
 
 class Call:
@@ -84,28 +94,43 @@ class Call:
         self.__name__ = self.__qualname__ = name
         self.__doc__ = f"{summary} See `pyops.{op.name}`."
         self.op = op
+        self._described = summary, arguments
+        self.refused = ""
+        """A precision of features that has no kernels."""
         words = arguments.split()
         self.inputs = {n: INPUTS[n] for n in op.signature.inputs if INPUTS.get(n) in words}
         defaults = {"grad_attention_weights_workspace": None, "stream_id": 0}
+        last = ["stream_id"]
+        if op is transformer_conv:
+            last += ["score_bias", *["grad_score_bias"] * (summary == BACKWARD)]
+            defaults |= dict.fromkeys(last[1:])
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.__signature__ = inspect.Signature(
             [
                 inspect.Parameter(n, kind, default=defaults.get(n, inspect.Parameter.empty))
-                for n in [*words, "stream_id"]
+                for n in [*words, *last]
             ]
         )
+
+    def for_features(self, precision: str, name: str) -> Call:
+        """The call of this name for features of a precision that has no kernels."""
+        call = Call(name, self.op, *self._described)
+        call.refused = f"expected float32 or float64, as {self.__name__} takes, got {precision}"
+        return call
 
     def __repr__(self) -> str:
         return f"{self.__name__}{self.__signature__}"
 
     def __call__(self, *arguments: Any, **keywords: Any) -> None:
+        if self.refused:
+            raise NotImplementedError(f"{self.__name__}: {self.refused}")
         try:
             bound = self.__signature__.bind(*arguments, **keywords)
         except TypeError as error:
             raise TypeError(f"{self.__name__}: {error}") from None
         bound.apply_defaults()
         given = bound.arguments
-        check_size(f"{self.__name__}: stream_id", given["stream_id"], 0, 2**63 - 1)
+        check_stream(self.__name__, given)
         for name, kind in {"graph": BipartiteCsc, "params": mha_params}.items():
             if not isinstance(given[name], kind):
                 wanted = "a graph of make_bipartite_csc" if name == "graph" else "mha_params"
@@ -127,9 +152,9 @@ class Call:
     def _check(self, given: dict[str, Any]) -> None:
         """All arrays against the shapes that graph, parameters and first embedding give them."""
         graph, heads = given["graph"], given["params"].num_heads
-        name = next(iter(self.inputs.values()))
-        label = f"{self.__name__}: {name}"
-        first = check_array(label, given[name])
+        like = next(iter(self.inputs.values()))
+        label = f"{self.__name__}: {like}"
+        first = check_array(label, given[like])
         dim = first.shape[1] if first.ndim == 2 else 0
         if not dim or dim % heads:
             raise ValueError(
@@ -138,9 +163,10 @@ class Call:
             )
         out = dim if given["params"].concat_heads else dim // heads
         blocks = dim if self.op is gat_v2 else 2 * dim
-        edge = given.get("edge_embedding")
-        if self.op is gat and edge is not None and getattr(edge, "ndim", 0) == 2:
-            blocks += edge.shape[1]
+        own_edges = self.op is gat and "edge_embedding" in given
+        if own_edges:
+            edge = check_array(f"{self.__name__}: edge_embedding", given["edge_embedding"])
+            blocks += edge.shape[1] if edge.ndim == 2 else 1
         rows = graph.graph.num_edges
         shapes: dict[str, tuple[int, ...]] = {
             "attention_weights": (blocks,),
@@ -149,24 +175,32 @@ class Call:
             "softmax_scores": (2, heads, graph.n_indices),
             "activation_scores": (graph.n_indices, dim),
             "attention_weights_workspace": (graph.n_dst_nodes, blocks),
+            "score_bias": (rows, heads),
         }
         for name in ("src_node", "key", "value"):
             shapes[f"{name}_embedding"] = graph.n_src_nodes, dim
         for name in ("dst_node", "query"):
             shapes[f"{name}_embedding"] = graph.n_dst_nodes, dim
-        if self.op is gat and edge is not None:
+        if own_edges:
             shapes["edge_embedding"] = rows, max(1, blocks - 2 * dim)
         read = {*self.inputs.values(), "grad_output_embedding"}
+        if given.get("score_bias") is not None:
+            read.add("score_bias")
         for name, array in given.items():
             shape = shapes.get(name.removeprefix("grad_"))
             if shape is None or (array is None and name not in read | {"output_embedding"}):
                 continue
+            label = f"{self.__name__}: {name}"
             if name not in read:
-                check_output(f"{self.__name__}: {name}", array, shape, first.dtype)
-            elif check_array(f"{self.__name__}: {name}", array).shape != shape:
-                raise ValueError(
-                    f"{self.__name__}: {name}: expected shape {shape}, got {array.shape}"
-                )
+                check_output(label, array, shape, first.dtype)
+                continue
+            held = check_array(label, array)
+            if held.dtype != first.dtype:
+                raise TypeError(f"{label}: expected {first.dtype} like {like}, got {held.dtype}")
+            if held.shape != shape:
+                raise ValueError(f"{label}: expected shape {shape}, got {held.shape}")
+        if given.get("grad_score_bias") is not None:
+            check_array(f"{self.__name__}: score_bias", given["score_bias"])
 
     def _prepared(self, given: dict[str, Any]) -> tuple[list[Array | None], dict[str, Any], float]:
         """Inputs and options of the operator, and what the queries are multiplied by."""
@@ -186,13 +220,19 @@ class Call:
     def _forward(self, given: dict[str, Any]) -> None:
         inputs, options, _ = self._prepared(given)
         graph, scores = graph_for(given["graph"]), given["softmax_scores"]
+        bias, heads = given.get("score_bias"), given["params"].num_heads
+        if bias is not None:
+            inputs = with_bias(inputs, heads, bias)
         result = self.op(
             graph,
             *inputs,
-            out=given["output_embedding"],
+            out=given["output_embedding"] if bias is None else None,
             return_attention=scores is not None,
             **options,
         )
+        if bias is not None:
+            y, _ = narrowed(result if scores is None else result[0], _heads_of(given))
+            write(self.__name__, output_embedding=(given["output_embedding"], y))
         sums = given.get("activation_scores")
         if scores is None and sums is None:
             return
@@ -204,77 +244,49 @@ class Call:
         inputs, options, factor = self._prepared(given)
         names = list(self.op.signature.inputs)
         out = [given.get("grad_" + self.inputs.get(name, "")) for name in names]
-        wanted = [name for name, array in zip(names, out, strict=True) if array is not None]
-        self.op.backward(
-            graph_for(given["graph"]),
-            *inputs,
-            given["grad_output_embedding"],
-            wanted=wanted,
-            out=out,
-            **options,
-        )
+        if given.get("score_bias") is not None:
+            self._biased_back(given, inputs, options, dict(zip(names, out, strict=True)))
+        else:
+            wanted = [name for name, array in zip(names, out, strict=True) if array is not None]
+            self.op.backward(
+                graph_for(given["graph"]),
+                *inputs,
+                given["grad_output_embedding"],
+                wanted=wanted,
+                out=out,
+                **options,
+            )
         if factor != 1 and out[0] is not None:
             out[0] *= out[0].dtype.type(factor)
 
+    def _biased_back(
+        self, given: dict[str, Any], inputs: list[Any], options: dict[str, Any], out: dict[str, Any]
+    ) -> None:
+        """The gradients where scores have a bias."""
+        heads, by_bias = given["params"].num_heads, given["grad_score_bias"]
+        scale, _ = query_scales(inputs[0].shape[1] // heads)
+        wanted = {name for name, array in out.items() if array is not None}
+        gradients = self.op.backward(
+            graph_for(given["graph"]),
+            *with_bias(inputs, heads, given["score_bias"]),
+            widened(given["grad_output_embedding"], _heads_of(given), 0.0),
+            wanted=wanted | ({"edge_features"} if by_bias is not None else set()),
+            **options,
+        )
+        results = {}
+        for name, gradient in zip(out, gradients, strict=True):
+            if gradient is None:
+                continue
+            narrow, last = narrowed(gradient, heads)
+            if name == "query":
+                narrow = narrow * narrow.dtype.type(scale)
+            if name in wanted:
+                results["grad_" + self.inputs[name]] = out[name], narrow
+            if name == "edge_features" and by_bias is not None:
+                results["grad_score_bias"] = by_bias, last
+        write(self.__name__, **results)
 
-_FORWARD, _BACKWARD = "The value.", "The gradients that are not None."
-_ENDS = "src_node_embedding dst_node_embedding"
-_GRADS = "grad_src_node_embedding grad_dst_node_embedding"
-_WORK = "grad_softmax_scores grad_output_embedding"
-_LAST = "graph params grad_attention_weights_workspace"
 
-mha_gat_n2n_fwd = mha_gat_n2n_fwd_fp32_fp32 = Call(
-    "mha_gat_n2n_fwd", gat, _FORWARD,
-    f"output_embedding softmax_scores {_ENDS} attention_weights graph params",
-)  # fmt: skip
-mha_gat_n2n_efeat_fwd = mha_gat_n2n_efeat_fwd_fp32_fp32 = Call(
-    "mha_gat_n2n_efeat_fwd", gat, _FORWARD,
-    f"output_embedding softmax_scores {_ENDS} edge_embedding attention_weights graph params",
-)  # fmt: skip
-mha_gat_n2n_bwd = mha_gat_n2n_bwd_fp32_fp32_fp32_fp32 = Call(
-    "mha_gat_n2n_bwd", gat, _BACKWARD,
-    f"{_GRADS} grad_attention_weights {_WORK} {_ENDS} attention_weights softmax_scores {_LAST}",
-)  # fmt: skip
-mha_gat_n2n_efeat_bwd = mha_gat_n2n_efeat_bwd_fp32_fp32_fp32_fp32 = Call(
-    "mha_gat_n2n_efeat_bwd", gat, _BACKWARD,
-    f"{_GRADS} grad_edge_embedding grad_attention_weights {_WORK} {_ENDS} edge_embedding "
-    f"attention_weights softmax_scores {_LAST}",
-)  # fmt: skip
-mha_gat_v2_n2n_fwd = Call(
-    "mha_gat_v2_n2n_fwd", gat_v2, _FORWARD,
-    f"output_embedding softmax_scores activation_scores {_ENDS} attention_weights graph params",
-)  # fmt: skip
-mha_gat_v2_n2n_efeat_fwd = Call(
-    "mha_gat_v2_n2n_efeat_fwd", gat_v2, _FORWARD,
-    f"output_embedding softmax_scores activation_scores {_ENDS} edge_embedding attention_weights "
-    "graph params",
-)  # fmt: skip
-mha_gat_v2_n2n_bwd = Call(
-    "mha_gat_v2_n2n_bwd", gat_v2, _BACKWARD,
-    f"{_GRADS} grad_attention_weights {_WORK} {_ENDS} attention_weights softmax_scores "
-    f"activation_scores {_LAST}",
-)  # fmt: skip
-mha_gat_v2_n2n_efeat_bwd = Call(
-    "mha_gat_v2_n2n_efeat_bwd", gat_v2, _BACKWARD,
-    f"{_GRADS} grad_edge_embedding grad_attention_weights {_WORK} {_ENDS} edge_embedding "
-    f"attention_weights softmax_scores activation_scores {_LAST}",
-)  # fmt: skip
-_THREE = "key_embedding query_embedding value_embedding"
-_GRAD_THREE = "grad_key_embedding grad_query_embedding grad_value_embedding"
-mha_simple_n2n_fwd = Call(
-    "mha_simple_n2n_fwd", transformer_conv, _FORWARD,
-    f"output_embedding softmax_scores {_THREE} graph params",
-)  # fmt: skip
-mha_simple_n2n_efeat_fwd = Call(
-    "mha_simple_n2n_efeat_fwd", transformer_conv, _FORWARD,
-    f"output_embedding softmax_scores {_THREE} edge_embedding graph params",
-)  # fmt: skip
-mha_simple_n2n_bwd = Call(
-    "mha_simple_n2n_bwd", transformer_conv, _BACKWARD,
-    f"{_GRAD_THREE} {_WORK} {_THREE} softmax_scores graph params",
-)  # fmt: skip
-mha_simple_n2n_efeat_bwd = Call(
-    "mha_simple_n2n_efeat_bwd", transformer_conv, _BACKWARD,
-    f"{_GRAD_THREE} grad_edge_embedding {_WORK} {_THREE} edge_embedding softmax_scores graph "
-    "params",
-)  # fmt: skip
+def _heads_of(given: dict[str, Any]) -> int:
+    """The heads that stand side by side in a row of the output."""
+    return given["params"].num_heads if given["params"].concat_heads else 1

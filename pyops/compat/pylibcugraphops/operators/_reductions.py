@@ -28,7 +28,10 @@ EXTREMES = AggOp.Max, AggOp.Min
 
 def check_call(caller: str, graph: object, kind: type, operation: object = AggOp.Sum) -> Graph:
     if not isinstance(graph, kind):
-        made = {"BipartiteCsc": "make_csc or make_bipartite_csc", "CscHg": "make_csc_hg"}
+        made = {
+            "BipartiteCsc": "make_csc or make_bipartite_csc",
+            "Hetero": "make_csc_hg or make_bipartite_csc_hg",
+        }
         maker = made.get(kind.__name__, "make_csc")
         raise TypeError(f"{caller}: graph: expected what {maker} makes, got {type(graph).__name__}")
     if not isinstance(operation, AggOp):

@@ -13,7 +13,7 @@ from ...._arrays import Array
 from ....graph import _of_groups
 from ....ops.aggregate import aggregate
 from ....ops.hetero_basis import hetero_basis
-from .._csc_full import CscHg
+from .._csc_full import Hetero
 from .._names import in_names_of_call
 from .._queue import made_of, queued
 from .._results import write
@@ -35,13 +35,14 @@ def agg_hg_basis_n2n_post_fwd(
 ) -> None:
     """See `pyops.hetero_basis`; without weights a basis for each type of edge.
 
-    With `norm_by_out_degree` the entries of one type into a destination are averaged.
+    With `concat_own` the features of the destination follow, which are the first of the sources;
+    with `norm_by_out_degree` the entries of one type into a destination are averaged.
     """
     caller = "agg_hg_basis_n2n_post_fwd"
     x = input_embedding
-    relations = _relations(caller, x, weights_combination, graph, norm_by_out_degree)
-    y = hetero_basis(relations.graph, x, relations.weight)
-    y = np.concatenate([y, x], axis=1) if concat_own else y
+    g, weight, _ = _relations(caller, x, weights_combination, graph, norm_by_out_degree)
+    y = hetero_basis(g, x, weight)
+    y = np.concatenate([y, _own(caller, x, g)], axis=1) if concat_own else y
     write(caller, output_embedding=(output_embedding, y))
 
 
@@ -74,7 +75,9 @@ def agg_hg_basis_n2n_post_bwd(
     assert gw is not None
     results = {}
     if grad_input is not None:
-        gx = gx + gy[:, width:] if concat_own else gx
+        if concat_own:
+            own = _own(caller, gx, g)
+            own += gy[:, width:]
         results["grad_input"] = grad_input, gx
     if grad_weights is not None:
         if shares is not None:
@@ -83,6 +86,17 @@ def agg_hg_basis_n2n_post_bwd(
             gw = aggregate(groups, None, gw, shares)
         results["grad_weights"] = grad_weights, gw
     write(caller, **results)
+
+
+def _own(caller: str, x: Array, graph: Any) -> Array:
+    """The rows of the destinations, which are the first of the sources."""
+    if graph.num_src < graph.num_dst:
+        raise ValueError(
+            f"{caller}: concat_own: expected at least {graph.num_dst} sources, of which the first "
+            f"are the destinations, got {graph.num_src}"
+        )
+    rows: Array = x[: graph.num_dst]
+    return rows
 
 
 class _Relations(NamedTuple):
@@ -95,7 +109,7 @@ class _Relations(NamedTuple):
 
 def _relations(caller: str, x: Any, weight: Any, graph: Any, normed: bool) -> _Relations:
     """What the calls give `hetero_basis`, where they have their arrays."""
-    g = check_call(caller, graph, CscHg)
+    g = check_call(caller, graph, Hetero)
     x = table(f"{caller}: input_embedding", x, g.num_src)
     host, types, count = graph.graph, graph.edge_types, graph.n_edge_types
     if weight is None:

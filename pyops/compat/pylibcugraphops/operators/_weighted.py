@@ -19,7 +19,7 @@ from .._csc_full import Csc
 from .._names import in_names_of_call
 from .._queue import check_array, queued
 from .._results import write
-from ._extremes import find_extremes
+from ._extremes import check_unread, find_extremes
 from ._reductions import EXTREMES, AggOp, check_call, table, weight_sums
 
 _NAMES = {"x": "input_embedding", "weight": "edge_weight", "gy": "grad_output"}
@@ -86,6 +86,7 @@ def agg_weighted_n2n_bwd(
     g = check_call(caller, graph, BipartiteCsc, aggregation_operation)
     x, gy = (table(f"{caller}: input_embedding", input_embedding, g.num_src), grad_output)
     gy = _cotangent(caller, gy, g, x.shape[1])
+    _check_left(caller, g, x.shape[1], output_embedding, output_extrema_location, node_degree)
     gx, gw = _backward(caller, g, x, edge_weight, aggregation_operation, gy)
     _write_back(caller, grad_input=(grad_input, gx), grad_edge_weight=(grad_edge_weight, gw))
 
@@ -110,6 +111,7 @@ def agg_concat_weighted_n2n_bwd(
     g = check_call(caller, graph, Csc, aggregation_operation)
     x = table(f"{caller}: input_embedding", input_embedding, g.num_src)
     gy = _cotangent(caller, grad_output, g, 2 * x.shape[1])
+    _check_left(caller, g, 2 * x.shape[1], output_embedding, output_extrema_location, node_degree)
     messages, own = np.split(gy, 2, axis=1)
     gx, gw = _backward(caller, g, x, edge_weight, aggregation_operation, messages)
     _write_back(caller, grad_input=(grad_input, gx + own), grad_edge_weight=(grad_edge_weight, gw))
@@ -122,6 +124,17 @@ def _cotangent(caller: str, gy: Any, graph: Graph, width: int) -> Array:
         )
     checked: Array = gy
     return checked
+
+
+def _check_left(
+    caller: str, graph: Graph, width: int, output: Any, location: Any, degree: Any
+) -> None:
+    """What the forward call left, which the backward one has no use for."""
+    check_unread(f"{caller}: output_extrema_location", location)
+    shapes = {"output_embedding": (graph.num_dst, width), "node_degree": (graph.num_dst,)}
+    for (name, shape), array in zip(shapes.items(), (output, degree), strict=True):
+        if array is not None and check_array(f"{caller}: {name}", array).shape != shape:
+            raise ValueError(f"{caller}: {name}: expected shape {shape}, got {array.shape}")
 
 
 def _forward(
@@ -138,9 +151,12 @@ def _forward(
     check_array(f"{caller}: edge_weight", weight)
     mean = operation is AggOp.Mean
     y: Array = aggregate(graph, x, None, weight, reduce="sum" if mean else operation.value)
+    if operation not in EXTREMES:
+        check_unread(f"{caller}: output_extrema_location", location)
     if mean:
         sums = weight_sums(graph, weight)
         return y / sums, {} if degree is None else {"node_degree": (degree, sums[:, 0])}
+    _check_left(caller, graph, x.shape[1], None, None, degree)
     if operation not in EXTREMES or location is None:
         return y, {}
     found = find_extremes(graph, x, None, weight, y, operation)

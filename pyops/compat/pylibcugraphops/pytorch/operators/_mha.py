@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .....torch import gat, gat_v2, transformer_conv
+from ...operators._bias import query_scales
 from ...operators._scores import ACTIVATIONS
 from ._nodes import both_ends, check_graph
 
@@ -110,8 +112,9 @@ def mha_simple_n2n(
         Added to keys and values.
     norm_by_dim : bool
         Whether the scores are divided by the root of dim.
-    score_bias : None
-        A bias of the scores is not supported.
+    score_bias : tensor, shape (num_edges, num_heads), optional
+        Added to the scores, divided by the root of dim or not, before the softmax. Costs one more
+        column of each head, and rows of edge features.
 
     Returns
     -------
@@ -119,14 +122,41 @@ def mha_simple_n2n(
     """
     caller = "mha_simple_n2n"
     check_graph(caller, graph)
-    if score_bias is not None:
-        raise NotImplementedError(f"{caller}: score_bias: expected None, others are not supported")
     if not graph.is_bipartite and len(query_emb) == graph.num_src_nodes:
         query_emb = query_emb[: graph.num_dst_nodes]
     if not norm_by_dim:
         query_emb = query_emb * (query_emb.shape[-1] / num_heads) ** 0.5
     options = {"heads": num_heads, "concat": bool(concat_heads)}
-    return transformer_conv(graph.graph, query_emb, key_emb, value_emb, edge_emb, **options)
+    inputs = query_emb, key_emb, value_emb, edge_emb
+    if score_bias is None:
+        return transformer_conv(graph.graph, *inputs, **options)
+    rows = graph.graph.num_edges
+    if not isinstance(score_bias, Tensor) or score_bias.dtype != key_emb.dtype:
+        got = score_bias.dtype if isinstance(score_bias, Tensor) else type(score_bias).__name__
+        raise TypeError(f"{caller}: score_bias: expected {key_emb.dtype} like key_emb, got {got}")
+    if tuple(score_bias.shape) != (rows, num_heads):
+        raise ValueError(
+            f"{caller}: score_bias: expected shape ({rows}, {num_heads}), "
+            f"got {tuple(score_bias.shape)}"
+        )
+    y = transformer_conv(graph.graph, *_with_bias(*inputs, num_heads, score_bias), **options)
+    return y.unflatten(1, (num_heads if concat_heads else 1, -1))[:, :, :-1].flatten(1)
+
+
+def _with_bias(
+    query: Tensor, key: Tensor, value: Tensor, edge: Tensor | None, heads: int, bias: Tensor
+) -> list[Tensor]:
+    """Inputs with one more column of each head, whose products are the bias of the scores."""
+    if edge is None:
+        edge = key.new_zeros(len(bias), key.shape[1])
+    scale, last = query_scales(query.shape[1] // heads)
+    columns = (query * scale, last), (key, 0.0), (value, 0.0)
+    wide = [
+        torch.cat([x.unflatten(1, (heads, -1)), x.new_full((len(x), heads, 1), column)], dim=2)
+        for x, column in columns
+    ]
+    wide.append(torch.cat([edge.unflatten(1, (heads, -1)), bias[:, :, None]], dim=2))
+    return [x.flatten(1) for x in wide]
 
 
 def _arguments(caller: str, feat: Any, graph: Any) -> tuple[Any, Tensor, Tensor]:
