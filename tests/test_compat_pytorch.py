@@ -1,5 +1,7 @@
 """pylibcugraphops.pytorch on the CPU: against plain formulas, and as layers of others call it."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -397,3 +399,44 @@ def test_compiled():
 
 def test_repr():
     assert repr(Case().graph) == "CSC(num_src_nodes=7, num_dst_nodes=5, num_indices=14)"
+
+
+def every_function():
+    """What each takes at least."""
+    c = Case()
+    typed, own, some = HeteroCSC(c.offsets, c.indices, c.types, 7, 3), c.x[:5], {"graph": c.graph}
+    edges = some | {"edge_feat": c.edge}
+    heads = some | {"feat": c.x, "num_heads": 2}
+    return {
+        "agg_concat_n2n": some | {"feat": c.x},
+        "agg_concat_e2n": edges | {"feat": own},
+        "agg_hg_basis_n2n_post": {"feat": c.x, "weights_comb": None, "graph": typed},
+        "update_efeat_bipartite_e2e": edges | {"src_feat": c.x, "dst_feat": None},
+        "update_efeat_e2e": edges
+        | {"node_feat": c.x, "use_source_emb": True, "use_target_emb": False},
+        "update_efeat_static_e2e": edges | {"node_feat": c.x},
+        "mha_gat_n2n": heads | {"attn_weights": c.attention[:12]},
+        "mha_gat_v2_n2n": heads | {"attn_weights": c.attention[:6]},
+        "mha_simple_n2n": some | {"key_emb": c.x, "query_emb": c.x, "value_emb": c.x},
+    }
+
+
+@pytest.mark.parametrize("name", every_function())
+def test_what_is_no_argument(name):
+    function, given = getattr(operators, name), every_function()[name]
+    function(**given)
+    for argument, parameter in inspect.signature(function).parameters.items():
+        wrong = ["banana", 2] if parameter.annotation == "bool" else ["banana"]
+        wrong += [None] * (parameter.annotation in ("bool", "Tensor"))
+        for value in wrong:
+            with pytest.raises((TypeError, ValueError)) as error:
+                function(**{**given, argument: value})
+            where = f"{name}: {argument}: expected"
+            if parameter.annotation in ("bool", "str", "Any"):
+                assert str(error.value).startswith(where)
+            assert "expected" in str(error.value)
+
+
+def test_every_function_is_in_the_table():
+    public = {n for n, value in vars(operators).items() if callable(value) and n[0] != "_"}
+    assert public == every_function().keys()

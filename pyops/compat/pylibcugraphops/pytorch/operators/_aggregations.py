@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .....torch import aggregate
-from ._nodes import both_ends, check_graph
+from ._nodes import both_ends, check_graph, check_tensor
 
 REDUCTIONS = "sum", "mean", "max", "min"
 
@@ -62,6 +62,7 @@ def agg_concat_e2n(feat: Tensor, edge_feat: Tensor, graph: Any, aggr: str = "sum
     caller = "agg_concat_e2n"
     check_graph(caller, graph)
     _check_aggr(caller, aggr)
+    check_tensor(f"{caller}: feat", feat)
     return aggregate(graph.graph, None, edge_feat, None, feat, reduce=aggr)
 
 

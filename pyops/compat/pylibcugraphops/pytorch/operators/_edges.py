@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from .....torch import edge_update
-from ._nodes import both_ends, check_graph
+from ._nodes import both_ends, check_flags, check_graph
 
 
 def update_efeat_e2e(
@@ -35,12 +35,26 @@ def update_efeat_e2e(
     tensor, shape (num_edges, dim_edge + dim_src + dim_dst) or (num_edges, dim_edge)
         In the order of the rows of `edge_feat`.
     """
-    caller = "update_efeat_e2e"
+    return _chosen(
+        "update_efeat_e2e", edge_feat, node_feat, graph, use_source_emb, use_target_emb, mode
+    )
+
+
+def _chosen(
+    caller: str,
+    edge_feat: Tensor | None,
+    node_feat: Any,
+    graph: Any,
+    use_source_emb: bool,
+    use_target_emb: bool,
+    mode: str,
+) -> Tensor:
     check_graph(caller, graph)
+    check_flags(caller, use_source_emb=use_source_emb, use_target_emb=use_target_emb)
     pair = isinstance(node_feat, (tuple, list))
     if node_feat is not None and pair != graph.is_bipartite:
         both_ends(caller, node_feat, graph)
-    if isinstance(node_feat, Tensor):
+    if not pair and node_feat is not None:
         src, dst = both_ends(caller, node_feat, graph)
     else:
         src, dst = (None, None) if node_feat is None else node_feat
@@ -68,7 +82,8 @@ def update_efeat_static_e2e(
     mode: str = "concat",
 ) -> Tensor:
     """See `update_efeat_e2e`."""
-    return update_efeat_e2e(edge_feat, node_feat, graph, use_source_emb, use_target_emb, mode)
+    caller = "update_efeat_static_e2e"
+    return _chosen(caller, edge_feat, node_feat, graph, use_source_emb, use_target_emb, mode)
 
 
 def _updated(

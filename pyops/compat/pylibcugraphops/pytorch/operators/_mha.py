@@ -8,7 +8,7 @@ from torch import Tensor
 from .....torch import gat, gat_v2, transformer_conv
 from ...operators._bias import query_scales
 from ...operators._scores import ACTIVATIONS
-from ._nodes import both_ends, check_graph
+from ._nodes import both_ends, check_flags, check_graph, check_tensor
 
 
 def mha_gat_n2n(
@@ -47,6 +47,13 @@ def mha_gat_n2n(
     -------
     tensor, shape (num_dst_nodes, num_heads * dim) or (num_dst_nodes, dim)
     """
+    check_flags(
+        "mha_gat_n2n",
+        deterministic_dgrad=deterministic_dgrad,
+        deterministic_wgrad=deterministic_wgrad,
+        high_precision_dgrad=high_precision_dgrad,
+        high_precision_wgrad=high_precision_wgrad,
+    )
     return gat(
         *_arguments("mha_gat_n2n", feat, graph),
         attn_weights,
@@ -75,6 +82,13 @@ def mha_gat_v2_n2n(
     Parameters are those of `mha_gat_n2n`, but for `attn_weights`, shape (num_heads * dim,), and
     `edge_feat`, shape (num_edges, num_heads * dim).
     """
+    check_flags(
+        "mha_gat_v2_n2n",
+        deterministic_dgrad=False if deterministic_dgrad is None else deterministic_dgrad,
+        deterministic_wgrad=False if deterministic_wgrad is None else deterministic_wgrad,
+        high_precision_dgrad=high_precision_dgrad,
+        high_precision_wgrad=high_precision_wgrad,
+    )
     return gat_v2(
         *_arguments("mha_gat_v2_n2n", feat, graph),
         attn_weights,
@@ -122,6 +136,13 @@ def mha_simple_n2n(
     """
     caller = "mha_simple_n2n"
     check_graph(caller, graph)
+    check_flags(caller, concat_heads=concat_heads, norm_by_dim=norm_by_dim)
+    for name, tensor in {
+        "key_emb": key_emb,
+        "query_emb": query_emb,
+        "value_emb": value_emb,
+    }.items():
+        check_tensor(f"{caller}: {name}", tensor)
     if not graph.is_bipartite and len(query_emb) == graph.num_src_nodes:
         query_emb = query_emb[: graph.num_dst_nodes]
     if not norm_by_dim:
@@ -169,5 +190,6 @@ def _options(caller: str, heads: int, concat: bool, activation: str) -> dict[str
         raise ValueError(
             f"{caller}: activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}"
         )
+    check_flags(caller, concat_heads=concat)
     name, _ = ACTIVATIONS[activation]
     return {"heads": heads, "concat": bool(concat), "activation": name}

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .....torch import aggregate, hetero_basis
 from .._csc import HeteroCSC
-from ._nodes import check_graph
+from ._nodes import check_flags, check_graph, check_tensor
 
 
 def agg_hg_basis_n2n_post(
@@ -38,6 +38,8 @@ def agg_hg_basis_n2n_post(
     """
     caller = "agg_hg_basis_n2n_post"
     check_graph(caller, graph, HeteroCSC)
+    check_flags(caller, concat_own=concat_own, norm_by_out_degree=norm_by_out_degree)
+    check_tensor(f"{caller}: feat", feat)
     if weights_comb is None:
         how = "mean" if norm_by_out_degree else "sum"
         types = aggregate(graph.pairs, feat, reduce=how)
