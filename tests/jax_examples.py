@@ -29,12 +29,13 @@ class Example:
 
     def __call__(self, *given, **more):
         graph = [] if self.graph is None else [self.graph]
-        return self.door(*graph, *self.spread(given), **self.options, **more)
+        return self.door(*graph, *self.spread(given), **{**self.options, **more})
 
     def numpy(self, phase, *more, **keywords):
         graph = [] if self.graph is None else [self.graph]
         spread = [a for some in more for a in some]
-        return getattr(self.op, phase)(*graph, *self.arrays, *spread, **self.options, **keywords)
+        options = {**self.options, **keywords}
+        return getattr(self.op, phase)(*graph, *self.arrays, *spread, **options)
 
     def expected(self):
         """The results, a cotangent of each, and the gradients of the inputs, from NumPy."""

@@ -132,7 +132,6 @@ def transformations(example):
         "scan": scanned,
         "cond": chosen,
         "export": exported(example.primals),
-        "shard_map without checks": split(0, False),
     }
     for place in range(count):
         other = (place + 1) % count
@@ -222,6 +221,7 @@ def test_second_derivatives(name):
     @functools.partial(jax.jit, compiler_options=QUICK)
     def program():
         ways = {"": lambda f: f, "checkpoint": jax.checkpoint, "shard_map": split(0, True)}
+        ways["shard_map without checks"] = split(0, False)
         return {kind: (reverse(way(example)), forward(way(example))) for kind, way in ways.items()}
 
     found = program()
@@ -274,6 +274,17 @@ def test_graphs_that_are_arguments():
         assert_trees_close((found, pull(found)), (y, (gx,)), kind)
 
 
+@pytest.mark.parametrize("name", [name for name, op in EVERY.items() if op.signature.indexed])
+def test_vmap_of_row_numbers(name):
+    example = Example(name)
+    ((option, _),) = example.op.signature.indexed.items()
+    rows = jnp.asarray(example.options[option])
+    both = jnp.stack([jnp.full_like(rows, -1), rows])
+    found = jax.vmap(lambda some: example(*example.primals, **{option: some}))(both)
+    for one, some in zip(found, both, strict=True):
+        np.testing.assert_array_equal(one, example.numpy("__call__", **{option: np.asarray(some)}))
+
+
 @pytest.mark.parametrize("axes", [AxisType.Auto, AxisType.Explicit])
 def test_arrays_in_parts_on_several_devices(axes):
     mesh = jax.make_mesh((2,), ("i",), (axes,))
@@ -282,14 +293,17 @@ def test_arrays_in_parts_on_several_devices(axes):
     parts = jax.device_put(x, NamedSharding(mesh, SPLIT))
 
     def program(x, w):
-        y, pull = jax.vjp(pj.multiply, x, w)
-        return y, pull(jnp.asarray(gy))
+        found = []
+        for function in pj.multiply, jax.vmap(pj.multiply, (0, None)):
+            y, pull = jax.vjp(function, x, w)
+            found.append((y, pull(jnp.asarray(gy))))
+        return found
 
     expected = np.asarray(x * w), pyops.multiply.backward(np.asarray(x), np.asarray(w), gy)
     for call in program, jax.jit(program):
-        assert_trees_close(call(parts, w), expected)
+        assert_trees_close(call(parts, w), [expected, expected])
         with jax.set_mesh(mesh):
-            assert_trees_close(call(parts, w), expected)
+            assert_trees_close(call(parts, w), [expected, expected])
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -1,4 +1,4 @@
-"""Arrays that differ between the devices of a `jax.shard_map`."""
+"""Arrays that differ between devices: those of a `jax.shard_map`, and batches in parts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+from jax.sharding import NamedSharding, PartitionSpec
 
 
 def alike(arrays: Sequence[Any]) -> Sequence[Any]:
@@ -19,6 +20,15 @@ def alike(arrays: Sequence[Any]) -> Sequence[Any]:
         jax.lax.pcast(a, tuple(every - some), to="varying") if every - some else a
         for a, some in zip(arrays, axes, strict=True)
     ]
+
+
+def together(batch: Any) -> Any:
+    """A batch whose elements are on all devices, which `jax.lax.map` takes one after another."""
+    sharding = jax.typeof(batch).sharding
+    if sharding.spec[0] is None:
+        return batch
+    whole = PartitionSpec(None, *sharding.spec[1:])
+    return jax.reshard(batch, NamedSharding(sharding.mesh, whole))
 
 
 def _varying(array: Any) -> frozenset[Any]:

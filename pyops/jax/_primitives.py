@@ -22,6 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from . import _handler
 from ._call import Call, run, text_of
+from ._devices import together
 
 TARGET = "pyops"
 jax.ffi.register_ffi_target(TARGET, _handler.target(run), platform="cpu")
@@ -71,7 +72,7 @@ def _lowered(*arrays: Any, call: Call) -> Any:
 def _batch(primitive: Primitive, arrays: Any, axes: Any, *, call: Call) -> Any:
     """One call for each of the batch."""
     moved = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(arrays, axes, strict=True)]
-    many = [a for a, d in zip(moved, axes, strict=True) if d is not None]
+    many = [together(a) for a, d in zip(moved, axes, strict=True) if d is not None]
 
     def one(some: Any) -> Any:
         rest = iter(some)
