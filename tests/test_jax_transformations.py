@@ -35,6 +35,7 @@ def loss(function):
 
 
 def with_rule(function):
+    """The function with a rule of its own, which is what JAX would do."""
     ruled = jax.custom_vjp(function)
     ruled.defvjp(lambda *p: jax.vjp(function, *p), lambda pull, cotangent: pull(cotangent))
     return ruled
@@ -58,16 +59,22 @@ def looped(function):
     """The second of two rounds; only forward mode goes through it."""
 
     def call(*given):
+        def body(state):
+            return state[0] + 1, function(*given)
+
         nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, *given))
-        body = lambda state: (state[0] + 1, function(*given))  # noqa: E731
         return jax.lax.while_loop(lambda state: state[0] < 2, body, (0, nothing))[1]
 
     return call
 
 
 def chosen(function):
+    """One of two branches, by a value that is not known before the program runs."""
+
+    def other(*given):
+        return jax.tree.map(jnp.zeros_like, function(*given))
+
     def call(*given):
-        other = lambda *p: jax.tree.map(lambda y: 0 * y, function(*p))  # noqa: E731
         return jax.lax.cond((given[0] == given[0]).all(), function, other, *given)
 
     return call
@@ -90,6 +97,8 @@ def mapped(place):
 
 
 def exported(primals):
+    """What an exported function computes, for inputs of the shapes of these."""
+
     def transform(function):
         allowed = jax.export.DisabledSafetyCheck.custom_call("pyops")
         there = jax.export.export(jax.jit(function), disabled_checks=[allowed])(*primals)
@@ -248,14 +257,17 @@ def test_graphs_that_are_arguments():
     plain = [pyops.Graph(rng.integers(0, 6, 20), rng.integers(0, 5, 20), 6, 5) for _ in range(2)]
     graphs, x = [pj.Graph(g) for g in plain], jnp.asarray(rng.standard_normal((6, 3)))
     both = jax.tree.map(lambda *leaves: jnp.stack(leaves), *graphs)
-    first = lambda graph: jax.tree.map(lambda leaf: leaf[0], graph)  # noqa: E731
+
+    def first(graph):
+        return jax.tree.map(lambda leaf: leaf[0], graph)
+
     every = {
         "vmap": jax.vmap(pj.aggregate, (0, None)),
         "scan": lambda both, x: jax.lax.scan(lambda c, g: (c, pj.aggregate(g, x)), 0, both)[1],
         "cond": lambda both, x: jnp.stack(
             [
-                pj.aggregate(jax.lax.cond(first, lambda: graphs[0], lambda: graphs[1]), x)
-                for first in jnp.array([True, False])
+                pj.aggregate(jax.lax.cond(which, lambda: graphs[0], lambda: graphs[1]), x)
+                for which in jnp.array([True, False])
             ]
         ),
         "shard_map": jax.shard_map(
