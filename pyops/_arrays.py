@@ -36,6 +36,8 @@ def check_array(label: str, array: object) -> Array:
 
 def on_device(value: object) -> bool:
     """Whether a value is an array, or a graph, on a CUDA device."""
+    if type(value) is np.ndarray:
+        return False
     try:
         return int(value.__dlpack_device__()[0]) in _CUDA  # type: ignore[attr-defined]
     except Exception:  # whatever a strange type does

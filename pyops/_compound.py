@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ._arrays import Array
+from ._eager import eager
 from ._operator import OPERATORS, Operator
 from ._phase import Phase
 from ._plan import Kernel, arguments_of
@@ -32,6 +33,7 @@ class Compound(Operator):
     def _make_phase(self, name: str) -> Phase:
         return CompoundPhase(self.signature, self.name, name, self.parts)
 
+    @eager
     def __call__(
         self,
         *inputs: Any,
@@ -43,6 +45,7 @@ class Compound(Operator):
         phase = self._phases["forward"]
         return phase.run(phase.arguments(inputs, options), options, None, out, accumulate)
 
+    @eager
     def jvp(
         self,
         *inputs_and_tangents: Any,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._arrays import check_array, on_device, plain
+from ._eager import eager
 
 
 class Library(NamedTuple):
@@ -20,7 +21,7 @@ class Library(NamedTuple):
     """A new array of these, along their first axis."""
 
 
-NUMPY = Library(lambda label, array: plain(check_array(label, array)), np.concatenate)
+NUMPY = Library(eager(lambda label, array: plain(check_array(label, array))), np.concatenate)
 
 
 def library_of(array: Any) -> Library:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ._arrays import Array, kind_of, on_device
+from ._eager import eager
 from ._phase import Phase
 from ._signature import Signature
 from .graph import Graph
@@ -71,6 +72,7 @@ class Operator:
     def __reduce__(self) -> str:
         return self.name
 
+    @eager
     def __call__(
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
     ) -> Any:
@@ -125,6 +127,7 @@ class Operator:
             alpha[inputs[0]._index("in_order") - 1] = along_rows
         return alpha
 
+    @eager
     def forward(
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
     ) -> tuple[Any, tuple[Array, ...]]:
@@ -134,6 +137,7 @@ class Operator:
             return self(*inputs, out=out, accumulate=accumulate, **options), ()
         return self._value(self._keeping["forward"], inputs, out, accumulate, options)
 
+    @eager
     def backward(
         self,
         *inputs_and_gy: Any,
@@ -170,6 +174,7 @@ class Operator:
         given = phase.arguments(inputs_and_gy, options)
         return phase.run((*given, *kept), options, wanted, out, accumulate)
 
+    @eager
     def double_backward(
         self,
         *inputs_gy_and_cotangents: Any,
@@ -189,6 +194,7 @@ class Operator:
         given = phase.arguments(inputs_gy_and_cotangents, options)
         return phase.run((*given, *kept), options, wanted, out, accumulate)
 
+    @eager
     def jvp(
         self,
         *inputs_and_tangents: Any,

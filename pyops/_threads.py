@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from . import _kernels
+from ._eager import eager
 
 _available: Callable[[], int] = _kernels.pyops_process.available_threads
 _processors: Callable[[], int] = _kernels.pyops_process.available_processors
@@ -30,6 +31,7 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
+@eager
 def set_num_threads(number: int | None) -> None:
     """Set the number of threads of all following calls, or None for the default.
 
@@ -53,12 +55,17 @@ def set_num_threads(number: int | None) -> None:
     _asked, _available_then = number, _available()
 
 
+@eager
 def get_num_threads() -> int:
     """The number of threads that the next call may use.
 
     By default what OpenMP offers (``OMP_NUM_THREADS``, threadpoolctl), but no more than the
     processors this process may run on.
     """
+    return _number()
+
+
+def _number() -> int:
     available = _available()
     if _asked is None:
         return min(available, _processors(), _quota())
@@ -67,7 +74,7 @@ def get_num_threads() -> int:
 
 def team() -> int:
     """The threads of a call. OpenMP ends the process if it cannot start one, so they are tried."""
-    number = get_num_threads()
+    number = _number()
     started: int = getattr(_started, "number", 1)
     if number > started:
         with _trial:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ._eager import eager
 from ._indices import (
     MOST_EDGES,
     Indices,
@@ -86,6 +87,7 @@ class Graph:
     _packed: dict[str, Indices]
     _ready: dict[tuple[str, ...], tuple[Indices, ...]]
 
+    @eager
     def __init__(
         self,
         src: npt.ArrayLike,
@@ -108,6 +110,7 @@ class Graph:
         self._fill("Graph", src, dst, None, num_src, num_dst, len(src))
 
     @classmethod
+    @eager
     def from_csc(
         cls,
         offsets: npt.ArrayLike,
@@ -255,10 +258,12 @@ class Graph:
             return frozen(np.arange(self.num_entries), np.int64)
         return self._ids[:]
 
+    @eager
     def in_degrees(self) -> Indices:
         """Number of entries into each destination, int64 [num_dst]."""
         return np.diff(self._index("in_offsets"))
 
+    @eager
     def reverse(self) -> Graph:
         """The graph with all entries turned round; edge arrays keep their rows."""
         graph = type(self).__new__(type(self))
@@ -271,6 +276,7 @@ class Graph:
                 graph._packed[f"{swap[side]}_{rest}"] = array
         return graph
 
+    @eager
     def with_edge_ids(self, edge_ids: npt.ArrayLike, num_edges: int | None = None) -> Graph:
         """The same entries, with other rows of edge arrays.
 
@@ -294,6 +300,7 @@ class Graph:
         graph._fill(caller, self._src, self._dst, ids, self._num_src, self._num_dst, rows)
         return graph
 
+    @eager
     def to_device(self, device: int | None = None) -> DeviceGraph:
         """The graph on a CUDA device, for calls with arrays there.
 

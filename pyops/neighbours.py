@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._arrays import Array, check_array
+from ._eager import eager
 from ._indices import Indices, check_indices, pack_rows
 from ._pairs import close_pairs, close_pairs_within
 from .graph import Graph
@@ -21,6 +22,7 @@ _FARTHEST = 2**31
 """Cells from the first to a point, which has few digits left for its place in one."""
 
 
+@eager
 def radius_graph(
     positions: Array,
     cutoff: float,

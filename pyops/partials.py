@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._arrays import Array
+from ._eager import eager
 from ._operator import OPERATORS, Operator
 from ._partial import Partial, words_of
 from ._signature import Signature, show_shape
@@ -57,6 +58,7 @@ def _numbers_of(signature: Signature, word: str) -> str:
 def _make(op: Operator, number: int, called: str) -> Callable[..., Array]:
     checked = Partial(op, number, called)
 
+    @eager
     def partial(*arguments: Any, **keywords: Any) -> Array:
         return checked(*arguments, **keywords)
 

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from ._arrays import Array, check_array
+from ._eager import eager
 from ._operator import Operator
 
 __all__ = ["check_gradients"]
 
 
+@eager
 def check_gradients(
     op: Any,
     *inputs: Any,
