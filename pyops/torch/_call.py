@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .._operator import Operator
 from ._host import on_host
@@ -15,6 +17,8 @@ from ._host import on_host
 Maybe: TypeAlias = "Tensor | None"
 DTYPES = torch.float32, torch.float64
 PLAIN = Tensor, torch.nn.Parameter
+_BEFORE_DISPATCH = torch._C.DispatchKey.PreDispatch
+"""Set where a mode records what is called before autograd sees it."""
 
 
 class Call:
@@ -83,9 +87,35 @@ class Call:
         return () if any(array is None for array in arrays) else arrays
 
 
-def recording() -> bool:
-    """Whether torch writes down what is called: compiling, or by a mode such as make_fx has."""
-    return bool(torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack())
+def recording(*tensors: Maybe) -> bool:
+    """Whether torch records what is called, in place of calling it.
+
+    It does while it compiles, under `torch.jit.trace`, in modes such as that of `make_fx`, and for
+    tensors of other types.
+    """
+    return bool(
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._is_tracing()
+        or torch._C._dispatch_tls_is_dispatch_key_included(_BEFORE_DISPATCH)
+    ) or any(t is not None and type(t) not in PLAIN for t in tensors)
+
+
+def jit_tracing() -> bool:
+    """Whether `torch.jit.trace` is recording: it has tensors for sizes, integers are constants."""
+    return not torch.compiler.is_compiling() and bool(torch._C._is_tracing())
+
+
+@contextlib.contextmanager
+def unrecorded() -> Iterator[None]:
+    """Plain tensors, whatever mode, transformation or trace is under way."""
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        with torch.inference_mode(False), torch._C._DisableFuncTorch(), _disable_current_modes():
+            yield
+    finally:
+        torch._C._set_tracing_state(state)
 
 
 def memory(tensor: Tensor) -> Any:

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .._arrays import on_device
 from .._door import Door
 from .._operator import Operator
 from ..graph import Graph
-from ._call import PLAIN, Call, Maybe, check, recording
+from ._call import Call, Maybe, check, recording
 from ._graph import Ends, visible
 from ._graph import Graph as TorchGraph
 from ._library import Registered
 from ._phases import Attention, Value
-
-
-def _traced(tensors: Sequence[Maybe]) -> bool:
-    """Whether torch looks at what is called, in place of calling it."""
-    return recording() or any(t is not None and type(t) not in PLAIN for t in tensors)
 
 
 def _plain(label: str, graph: Any) -> Any:
@@ -44,12 +38,8 @@ def function(op: Operator) -> Callable[..., Any]:
         return y, run("attention", graph, constants, options)
 
     def run(phase: str, graph: Any, tensors: Sequence[Maybe], options: dict[str, Any]) -> Tensor:
-        if _traced(tensors):
+        if recording(*tensors):
             if graph is not None and not isinstance(graph, (TorchGraph, Ends)):
-                if torch.compiler.is_compiling():
-                    raise TypeError(
-                        f"{door.label}: graph: expected pyops.torch.Graph where torch compiles"
-                    )
                 graph = visible(graph if isinstance(graph, Graph) else graph.to_host())
             found: Tensor = registered(graph, tensors, options, phase)
             return found

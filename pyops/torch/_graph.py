@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from .. import graph as _graph
+from .._eager import eager
 from .._indices import Indices
+from ._call import jit_tracing, unrecorded
 
 _MOST_GRAPHS = 64
 _GLANCE = 64
@@ -33,20 +35,29 @@ class Graph(_graph.Graph):
     _tensors: tuple[Tensor, Tensor, Tensor | None]
 
     def _fill(self, *arguments: Any) -> None:
+        if jit_tracing():
+            raise TypeError(
+                "pyops.torch.Graph: torch.jit.trace would record its indices as constants: "
+                "expected a graph made before, or layers of pyops.torch.nn, which take indices"
+            )
+        self._see(*arguments)
+
+    def _see(self, *arguments: Any) -> None:
         super()._fill(*arguments)
         held = (self._src, self._dst, self._ids)
-        with torch.inference_mode(False), torch._C._DisableFuncTorch():
+        with unrecorded():
             tensors = tuple(None if a is None else torch.from_numpy(np.array(a)) for a in held)
             _made[_key(tensors, (self._num_src, self._num_dst, self._num_edges))] = self
         object.__setattr__(self, "_tensors", tensors)
 
 
+@eager
 def visible(graph: _graph.Graph) -> Graph:
     """The same graph with indices that torch can see, made once and kept with it."""
     if _TORCH not in graph._ready:
         made = Graph.__new__(Graph)
         sizes = graph._num_src, graph._num_dst, graph._num_edges
-        made._fill("Graph", graph._src, graph._dst, graph._ids, *sizes)
+        made._see("Graph", graph._src, graph._dst, graph._ids, *sizes)
         graph._ready[_TORCH] = made  # type: ignore[assignment]
     return graph._ready[_TORCH]  # type: ignore[return-value]
 

@@ -1,7 +1,8 @@
 """The operators as torch.library knows them, for torch.compile and torch.export.
 
 Four for each operator of the table: pyops::<op>, <op>_backward, <op>_double_backward, <op>_jvp,
-and <op>_attention for those that have it.
+and <op>_attention for those that have it. What torch.jit.trace records is <op>_traced, which takes
+its integers as tensors: sizes are tensors there, and integers constants.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 from .._operator import Operator
-from ._call import Call, Maybe
+from ._call import Call, Maybe, jit_tracing
 from ._graph import graph_of
 from ._phases import Attention, Gradient, Phase, Second, Tangent, Value, each
 
@@ -24,6 +25,8 @@ KINDS = {int: "int", str: "str", float: "float", bool: "bool"}
 INDICES = "Tensor src", "Tensor dst", "Tensor? edge_ids"
 KIND_OF = {kind.name: kind for kind in (Value, Gradient, Second, Tangent, Attention)}
 SIZES = "num_src", "num_dst", "num_edges"
+INTEGERS = "SymInt ", "int "
+"""How arguments begin in a schema that are sizes of a graph or options."""
 ON_HOST = [tag for name, tag in vars(torch.Tag).items() if name == "cudagraph_unsafe"]
 """Indices are looked at in host memory, so that torch records no CUDA graph of these calls."""
 
@@ -42,6 +45,7 @@ class Registered:
         options = [f"{KINDS.get(o.kind, 'int[]?')} {o.name}" for o in signature.options.values()]
         options += [f"Tensor? {name}" for name in signature.indexed]
         gy, wanted = ["Tensor gy"], ["bool[] wanted"]
+        self._integers: dict[str, set[int]] = {}
         self._define("forward", [*inputs, *options], "Tensor")
         self._define("backward", [*inputs, *gy, *options, *wanted], "Tensor[]")
         self._define("double_backward", [*inputs, *gy, *others, *options, *wanted], "Tensor[]")
@@ -52,32 +56,61 @@ class Registered:
     def __call__(
         self, graph: Any, tensors: Sequence[Any], options: dict[str, Any], phase: str = "forward"
     ) -> Any:
-        """Through torch.library, where torch is tracing."""
+        """Through torch.library, where torch is recording."""
         indexed = self.op.signature.indexed
         plain = {name: value for name, value in options.items() if name not in indexed}
         given = self.op._phases["forward"]._complete(plain)
         for option in self.op.signature.options.values():
             if option.kind not in KINDS and isinstance(given[option.name], int):
                 given[option.name] = [given[option.name]]
-        rows = [None if options.get(n) is None else torch.as_tensor(options[n]) for n in indexed]
+        rows = [tensor_of(options.get(name)) for name in indexed]
         indices: tuple[Any, ...] = ()
         if graph is not None:
             indices = (*graph._tensors, graph._num_src, graph._num_dst, graph._num_edges)
-        run = getattr(torch.ops.pyops, self._called(phase))
-        return run(*indices, *tensors, *given.values(), *rows)
+        called = self._called(phase)
+        arguments = *indices, *tensors, *given.values(), *rows
+        if jit_tracing():
+            self._refuse_derivatives()
+            places = self._integers[phase]
+            called = f"{called}_traced"
+            arguments = tuple(tensor_of(a) if i in places else a for i, a in enumerate(arguments))
+        return getattr(torch.ops.pyops, called)(*arguments)
+
+    def _refuse_derivatives(self) -> None:
+        """Refuse transformations that torch.jit.trace does not record."""
+        stack = torch._C._functorch
+        active = torch._C._are_functorch_transforms_active()
+        if active and stack.peek_interpreter_stack().key() != stack.TransformType.Vmap:
+            raise _no_derivatives(self.op)
 
     def _called(self, phase: str) -> str:
         return self.op.name if phase == "forward" else f"{self.op.name}_{phase}"
 
     def _define(self, phase: str, arguments: Sequence[str], returns: str) -> None:
-        name = self._called(phase)
-        schema = f"{name}({', '.join([*self.graph, *arguments])}) -> {returns}"
+        name, arguments = self._called(phase), [*self.graph, *arguments]
+        schema = f"{name}({', '.join(arguments)}) -> {returns}"
         LIBRARY.define(schema, tags=ON_HOST if self.graph else ())
+        if phase in ("forward", "attention"):
+            self._define_traced(phase, arguments)
         for device in "CPU", "CUDA":
             LIBRARY.impl(name, self._kernel(phase), device)
         torch.library.register_fake(f"pyops::{name}", self._fake(phase), lib=LIBRARY)
         LIBRARY.impl(name, self._recorder(KIND_OF[phase]), "Autograd", with_keyset=True)
         torch.library.register_vmap(f"pyops::{name}", self._mapped(name), lib=LIBRARY)
+
+    def _define_traced(self, phase: str, arguments: Sequence[str]) -> None:
+        """The function whose integers are tensors."""
+        name = self._called(phase)
+        places = {i for i, a in enumerate(arguments) if a.startswith(INTEGERS)}
+        self._integers[phase] = places
+        names = [f"Tensor {a.split()[1]}" if i in places else a for i, a in enumerate(arguments)]
+        LIBRARY.define(f"{name}_traced({', '.join(names)}) -> Tensor")
+
+        def traced(*given: Any) -> Any:
+            run = getattr(torch.ops.pyops, name).default
+            return run(*(int(a) if i in places else a for i, a in enumerate(given)))
+
+        LIBRARY.impl(f"{name}_traced", traced, "CompositeImplicitAutograd")
 
     def _split(self, phase: str, arguments: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
         """Indices and sizes, tensors, options, names that are wanted."""
@@ -149,6 +182,15 @@ class Registered:
         return mapped
 
 
+def tensor_of(value: Any) -> Maybe:
+    """A number or array as a tensor."""
+    if value is None or isinstance(value, Tensor):
+        return value
+    if isinstance(value, int):
+        return torch.full((), value)  # a constant to torch.jit.trace, without a warning
+    return torch.as_tensor(value)
+
+
 class Dispatched:
     """A call that torch's dispatcher takes from one transformation to the next."""
 
@@ -161,6 +203,8 @@ class Dispatched:
 
     def dispatch(self, phase: str, *arguments: Any) -> Any:
         """A phase, from the first transformation on."""
+        if jit_tracing():
+            raise _no_derivatives(self.op)
         wanted, tensors = self._parts(phase, arguments)
         found = self._overload(phase)(*self._place, *tensors, *self._options, *wanted)
         return tuple(found) if wanted else found
@@ -191,6 +235,13 @@ class Dispatched:
             return [], arguments
         known = self.names if phase == "backward" else [*self.names, "gy"]
         return [[name in arguments[0] for name in known]], arguments[1:]
+
+
+def _no_derivatives(op: Operator) -> NotImplementedError:
+    return NotImplementedError(
+        f"pyops.torch.{op.name}: derivatives inside what torch.jit.trace records: trace the value "
+        "and differentiate the traced function"
+    )
 
 
 def _beyond(like: Tensor, cotangent: Tensor, what: str) -> Tensor:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ...graph import Graph
-from .._call import recording
+from .._call import jit_tracing, recording
+from .._graph import Graph as TorchGraph
+from .._graph import visible
 from .._host import on_host
 
 EdgeIndex: TypeAlias = "Tensor | tuple[Tensor, Tensor] | Graph"
 
 _INTEGERS = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
 _SPARSE = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc
-
-
-def tracing(tensor: Tensor) -> bool:
-    """Whether torch looks at what is called, in place of calling it."""
-    return recording() or type(tensor) is not Tensor
 
 
 def on_cpu(label: str, given: object) -> Tensor:
@@ -113,9 +109,7 @@ def index_of_graph(graph: Graph, device: torch.device) -> Tensor:
     """The index of a packed graph, moved to a device once."""
 
     def made() -> Tensor:
-        held = getattr(graph, "_tensors", None)
-        if held is None:
-            held = [torch.from_numpy(np.array(ends)) for ends in (graph._src, graph._dst)]
+        held = (graph if isinstance(graph, TorchGraph) else visible(graph))._tensors
         return torch.stack([held[0], held[1]]).to(device)
 
     if device.type == "cpu" or recording():
@@ -133,7 +127,7 @@ def index_of(given: Tensor | tuple[Tensor, Tensor], parts: tuple[Tensor, ...]) -
     if not isinstance(given, tuple) and given.layout is torch.sparse_coo:
         return parts[0].flip(0)
     if isinstance(given, tuple) or given.layout in _SPARSE:
-        nodes = rows_of(parts[0], len(parts[1]))
+        nodes = rows_of(parts[0], parts[1].shape[0])
         turned = not isinstance(given, tuple) and given.layout is torch.sparse_csc
         return torch.stack([nodes, parts[1]] if turned else [parts[1], nodes])
     return parts[0] if parts[0].dtype in (torch.int32, torch.int64) else parts[0].long()
@@ -172,6 +166,8 @@ def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tup
 def rows_of(offsets: Tensor, count: int) -> Tensor:
     """The row of each of the elements that offsets deal out."""
     rows = torch.arange(offsets.shape[0] - 1, dtype=offsets.dtype, device=offsets.device)
+    if jit_tracing():
+        return rows.repeat_interleave(offsets.diff())
     return rows.repeat_interleave(offsets.diff(), output_size=count)
 
 
@@ -179,7 +175,7 @@ def check_offsets(label: str, offsets: Tensor, count: int) -> None:
     """Offsets that begin at 0, never fall and end at the number of elements."""
     if integers(label, offsets).dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{label}: expected int32 or int64, got {offsets.dtype}")
-    if tracing(offsets):
+    if recording(offsets):
         return
     offsets = on_host(offsets)
     if len(offsets) and not bool((offsets.diff() < 0).any()):

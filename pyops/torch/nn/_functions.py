@@ -7,10 +7,10 @@ from torch import Tensor
 
 from ... import graph as _graph
 from ... import torch as _ops
-from .._call import DTYPES
+from .._call import DTYPES, jit_tracing, recording
 from .._graph import Ends
 from .._host import on_host
-from ._edge_index import check_offsets, integers, placed, rows_of, tracing
+from ._edge_index import check_offsets, integers, placed, rows_of
 from ._remember import remembered
 
 _SUMS = {"sum": "sum", "add": "sum", "mean": "mean"}
@@ -58,13 +58,13 @@ def softmax(
     else:
         assert index is not None
         _check_index(name, index, count)
-        groups = _groups(index, num_nodes)
-    if not src.numel():
+        groups = groups_of(index, num_nodes)
+    if not src.numel() and not recording(src):
         return src.clone()
     if index is not None and (narrow or src.dtype not in DTYPES):
         return _softmax(rows, index.long(), groups).movedim(0, dim)
     graph = _by_offsets(ptr, count) if index is None else _by_index(name, index, groups)
-    return _ops.segment_softmax(graph, rows.reshape(count, -1)).reshape(rows.shape).movedim(0, dim)
+    return _ops.segment_softmax(graph, _columns(rows)).reshape(rows.shape).movedim(0, dim)
 
 
 def scatter(
@@ -98,7 +98,7 @@ def scatter(
             f"got {reduce!r}"
         )
     _check_index(name, index, rows.shape[0])
-    groups = _groups(index, dim_size)
+    groups = groups_of(index, dim_size)
     if _by_torch(rows, reduce):
         return _reduced(rows, index.long(), groups, reduce).movedim(0, dim)
     return _aggregated(_by_index(name, index, groups), rows, groups, reduce).movedim(0, dim)
@@ -134,9 +134,13 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     return _aggregated(_by_offsets(ptr, count), src, groups, reduce)
 
 
-def _groups(index: Tensor, given: int | None) -> int:
+def groups_of(index: Tensor, given: int | None) -> int:
+    """The number of groups, one more than the largest index if it is not given."""
     if given is not None:
         return given
+    if jit_tracing():
+        groups: int = torch.cat([index.long(), index.new_full((1,), -1)]).max() + 1
+        return groups
     return int(on_host(index).max()) + 1 if index.numel() else 0
 
 
@@ -151,9 +155,12 @@ def _by_torch(rows: Tensor, reduce: str) -> bool:
 
 
 def _aggregated(graph: _graph.Graph | Ends, rows: Tensor, groups: int, reduce: str) -> Tensor:
-    columns = rows.reshape(rows.shape[0], -1)
-    found = _ops.aggregate(graph, None, columns, reduce=_SUMS[reduce])
+    found = _ops.aggregate(graph, None, _columns(rows), reduce=_SUMS[reduce])
     return found.reshape(groups, *rows.shape[1:])
+
+
+def _columns(rows: Tensor) -> Tensor:
+    return rows.flatten(1) if rows.dim() > 1 else rows.unsqueeze(1)
 
 
 def _reduced(rows: Tensor, index: Tensor, groups: int, reduce: str) -> Tensor:
@@ -173,7 +180,7 @@ def _reduced(rows: Tensor, index: Tensor, groups: int, reduce: str) -> Tensor:
         total = total.scatter_add(0, places, rows)
     if reduce != "mean":
         return total
-    counts = rows.new_zeros(groups).index_add(0, index, rows.new_ones(len(index))).clamp(min=1)
+    counts = rows.new_zeros(groups).index_add(0, index, rows.new_ones(index.shape)).clamp(min=1)
     return total / counts.view(-1, *[1] * (rows.dim() - 1))
 
 
@@ -199,7 +206,7 @@ def _check_index(name: str, index: Tensor, count: int) -> None:
 
 def _by_index(name: str, index: Tensor, groups: int) -> _graph.Graph | Ends:
     """Entries from one source that nobody reads into their groups."""
-    if tracing(index):
+    if recording(index):
         return Ends(torch.zeros_like(index), index, 1, groups)
 
     held = on_host(index)
@@ -215,7 +222,7 @@ def _by_index(name: str, index: Tensor, groups: int) -> _graph.Graph | Ends:
 
 def _by_offsets(ptr: Tensor, count: int) -> _graph.Graph | Ends:
     groups = ptr.shape[0] - 1
-    if tracing(ptr):
+    if recording(ptr):
         index = rows_of(ptr, count)
         return Ends(torch.zeros_like(index), index, 1, groups)
 

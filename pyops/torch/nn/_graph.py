@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import graph as _graph
+from .._call import recording
 from .._graph import Ends
 from .._host import on_host
 from ._edge_index import (
@@ -21,7 +23,6 @@ from ._edge_index import (
     is_sparse,
     parts_of,
     placed,
-    tracing,
     values_of,
 )
 from ._functions import scatter
@@ -61,7 +62,7 @@ class Edges:
     loops: int | None = None
     """How many nodes got a self loop, None if nothing was asked for."""
     kept: Tensor | None = None
-    spare: bool = False
+    spare: int = 0
     values: Tensor | None = None
     """Features that a sparse matrix brought along."""
 
@@ -194,7 +195,7 @@ def edges_of(
             return Edges(index, edge_index, num_dst, into, index.shape[1])
         edge_index = index_of_graph(edge_index, device)
     parts, values = parts_of(edge_index), values_of(edge_index)
-    if tracing(parts[-1]):
+    if recording(parts[-1]):
         return _traced(index_of(edge_index, parts), values, num_src, num_dst, loops, into)
     hosts = hosts_of(edge_index)
 
@@ -218,6 +219,14 @@ def edges_of(
     return Edges(index, found.graph, num_dst, into, given, loops, found.kept, values=values)
 
 
+def least(counts: Sequence[int]) -> int:
+    """The least of some sizes, which are tensors under `torch.jit.trace`."""
+    found, *others = counts
+    for count in others:
+        found = torch.minimum(found, count) if isinstance(found, Tensor) else min(found, count)
+    return found
+
+
 def _looped(index: Tensor, loops: int) -> tuple[Tensor, Tensor | None]:
     keep = index[0] != index[1]
     kept = None if bool(keep.all()) else keep.nonzero()[:, 0]
@@ -229,7 +238,7 @@ def _looped(index: Tensor, loops: int) -> tuple[Tensor, Tensor | None]:
 def _traced(
     index: Tensor, values: Tensor | None, num_src: int, num_dst: int, loops: int | None, into: int
 ) -> Edges:
-    given, spare = index.shape[1], loops is not None
+    given, spare = index.shape[1], int(loops is not None)
     if loops is not None:
         nodes = torch.arange(loops, dtype=index.dtype, device=index.device)
         aside = torch.where(index[0] == index[1], num_dst, index[into])

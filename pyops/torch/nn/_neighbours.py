@@ -12,9 +12,10 @@ from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ... import graph as _graph
+from .._call import recording
 from .._graph import Ends, Graph
 from .._host import on_host
-from ._edge_index import tracing
+from ._edge_index import rows_of
 
 _MOST_GRAPHS = 16
 _recent: deque[tuple[tuple[Any, Any], Graph, _graph.Graph]] = deque(maxlen=_MOST_GRAPHS)
@@ -29,11 +30,8 @@ def graphs_of_neighbours(
     It is told by its contents: tensors may be new ones, or be written to.
     """
     index, splits = neighbours["neighbors_index"], neighbours["neighbors_row_splits"]
-    if tracing(index):
-        counts = splits.diff()
-        rows = torch.arange(len(counts), dtype=index.dtype, device=index.device)
-        dst = rows.repeat_interleave(counts, output_size=index.shape[0])
-        return Ends(index, dst, num_src, len(counts)), None
+    if recording(index):
+        return Ends(index, rows_of(splits, index.shape[0]), num_src, splits.shape[0] - 1), None
     index, splits = plain(index), plain(splits)
     with temporarily_clear_interpreter_stack():
         arrays = on_host(index).numpy(), on_host(splits).numpy()

@@ -85,7 +85,7 @@ def neighbours(
     positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
 ) -> Neighbours:
     """The edges between all atoms nearer than the cutoff, refused if an atom has more than most."""
-    positions, atoms = positions.detach(), len(positions)
+    positions, atoms = positions.detach(), positions.shape[0]
     if recording():
         found, counts = torch.ops.pyops.neighbours(positions, batch, cutoff, most)
         src, dst = found.unbind()

@@ -8,7 +8,7 @@ from torch.nn.parameter import Parameter
 
 from ... import torch as _ops
 from ._edge_index import EdgeIndex
-from ._graph import Edges, Fill
+from ._graph import Edges, Fill, least
 from ._linear import Linear, glorot, is_plain, zeros
 from ._messages import Attention, Pair, Size
 
@@ -145,7 +145,7 @@ class GATConv(Attention):
         self._same_nodes(ends)
         loops = None
         if self.add_self_loops:
-            loops = min(size) if size is not None else min(n for n in ends if n is not None)
+            loops = least(size or [n for n in ends if n is not None])
         edges = self._edges(edge_index, ends, size, loops, x_src.device)
         scores = self._edge_scores(edges, edge_attr)
         mask = self._mask(edges, x_src)

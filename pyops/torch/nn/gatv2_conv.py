@@ -8,7 +8,7 @@ from torch.nn import Parameter
 
 from ... import torch as _ops
 from ._edge_index import EdgeIndex
-from ._graph import Fill
+from ._graph import Fill, least
 from ._linear import Linear, glorot, zeros
 from ._messages import Attention, Pair
 
@@ -126,7 +126,7 @@ class GATv2Conv(Attention):
         x_r = x_l if right is left and self.share_weights else self.lin_r(right)
         ends = left.shape[0], right.shape[0]
         self._same_nodes(ends)
-        loops = min(ends) if self.add_self_loops else None
+        loops = least(ends) if self.add_self_loops else None
         edges = self._edges(edge_index, ends, None, loops, left.device)
         features = edges.features(self._label, edge_attr, self.fill_value)
         if features is not None:

@@ -110,7 +110,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         """
         x = y if x is None else x
         where = Where(
-            *graphs_of_neighbours(neighbors, len(y)),
+            *graphs_of_neighbours(neighbors, y.shape[0]),
             neighbors["neighbors_row_splits"].diff(),
             self._weight(neighbors, weights, y),
             self.reduction,
@@ -132,7 +132,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         weight = neighbors.get("weights")
         index = neighbors["neighbors_index"]
         if weight is None and weights is not None:
-            weight = weights if len(weights) == len(index) else weights[index]
+            weight = weights if weights.shape == index.shape else weights[index]
         if weight is None:
             if self.weighting_fn is not None:
                 raise KeyError("IntegralTransform: neighbors: expected 'weights' for weighting_fn")
@@ -151,7 +151,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         values = gathered(where.graph, seen)
         if f_y.ndim == 2:
             return self.channel_mlp(torch.cat([pairs, values[:, 0]], dim=-1))[:, None]
-        pairs = pairs.expand(len(f_y), -1, -1)
+        pairs = pairs.expand(f_y.shape[0], -1, -1)
         return self.channel_mlp(torch.cat([pairs, values.transpose(0, 1)], dim=-1)).transpose(0, 1)
 
     def _by_layers(

@@ -94,10 +94,10 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
         idx_kj, idx_ji : tensor of int64, shape (num_triplets,)
             The edges k -> j and j -> i of each triplet.
         """
-        caller, edges = "InteractionPPBlock", len(x)
+        caller, edges = "InteractionPPBlock", x.shape[0]
         check_rows(caller, edges, {"rbf": rbf})
         graph = graph_of_indices(caller, {"idx_kj": idx_kj, "idx_ji": idx_ji}, edges, edges)
-        check_rows(caller, len(idx_kj), {"sbf": sbf})
+        check_rows(caller, idx_kj.shape[0], {"sbf": sbf})
         messages = self._messages(x, rbf)
         basis = self.lin_sbf1(sbf)
         sums = pt.kernel_conv(graph, messages, basis, self.lin_sbf2.weight, kernel="diagonal")

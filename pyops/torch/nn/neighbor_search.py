@@ -7,6 +7,9 @@ from torch import Tensor, nn
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ..._pairs import close_pairs
+from .._call import recording
+from .._library import LIBRARY
+from ._edge_index import rows_of
 from ._neighbours import plain
 
 AT_ONCE = 2**22
@@ -56,13 +59,16 @@ class NeighborSearch(nn.Module):  # type: ignore[misc]
         splits, index = self._search(data, queries, float(radius))
         found = {"neighbors_index": index, "neighbors_row_splits": splits}
         if self.return_norm:
-            owners = torch.repeat_interleave(splits.diff(), output_size=len(index))
+            owners = rows_of(splits, index.shape[0])
             square = (queries[owners] - data[index]).square().sum(1)
             found["weights"] = torch.where(square == 0, LEAST**2, square)
         return found
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _search(self, data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+        if recording(data, queries):
+            traced: tuple[Tensor, Tensor] = torch.ops.pyops.search(data, queries, radius)
+            return traced
         data, queries = plain(data).detach(), plain(queries).detach()
         with temporarily_clear_interpreter_stack():
             if self._last is not None:
@@ -91,6 +97,19 @@ def search(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor
     else:
         counts, index = _by_cells(data, queries, radius)
     return nn.functional.pad(counts.cumsum(0), (1, 0)), index
+
+
+def _fake(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    pairs = torch.library.get_ctx().new_dynamic_size()
+    shapes = (queries.shape[0] + 1,), (pairs,)
+    splits, index = (queries.new_empty(shape, dtype=torch.int64) for shape in shapes)
+    return splits, index
+
+
+LIBRARY.define("search(Tensor data, Tensor queries, float radius) -> (Tensor, Tensor)")
+for _device in "CPU", "CUDA":
+    LIBRARY.impl("search", search, _device)
+torch.library.register_fake("pyops::search", _fake, lib=LIBRARY)
 
 
 def _all(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:

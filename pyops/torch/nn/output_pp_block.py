@@ -8,8 +8,8 @@ from torch.nn import Linear, ModuleList
 
 import pyops.torch as pt
 
-from .._host import on_host
 from ._dimenet import Activation, glorot_orthogonal, product, reset
+from ._functions import groups_of
 from ._indices import check_rows, graph_of_indices
 
 
@@ -83,10 +83,9 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
         num_nodes : int, optional
             Number of atoms; one more than the largest in i if not given.
         """
-        if num_nodes is None:
-            num_nodes = 1 + int(on_host(i).max()) if len(i) else 0
+        num_nodes = groups_of(i, num_nodes)
         graph = graph_of_indices("OutputPPBlock", {"i": i}, num_nodes, num_nodes)
-        check_rows("OutputPPBlock", len(i), {"x": x, "rbf": rbf})
+        check_rows("OutputPPBlock", i.shape[0], {"x": x, "rbf": rbf})
         return self.on_graph(x, rbf, graph)
 
     def on_graph(self, x: Tensor, rbf: Tensor, graph: Any) -> Tensor:

@@ -61,6 +61,6 @@ class SinusoidalEmbedding(nn.Module):  # type: ignore[misc]
             frequencies = 2 ** count.to(x.dtype) * torch.pi
         else:
             assert self.max_positions is not None
-            frequencies = (1 / self.max_positions) ** (count.to(x.dtype) / len(count) * 2)
+            frequencies = (1 / self.max_positions) ** (count.to(x.dtype) / count.shape[0] * 2)
         angles = x[..., None] * frequencies
         return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-3)

@@ -67,5 +67,5 @@ class SphericalBasisLayer(torch.nn.Module):  # type: ignore[misc]
             [math.sqrt((2 * n + 1) / (4 * math.pi)) * p for n, p in enumerate(legendre)], 1
         )[:, : self.num_spherical]
         part = self.radial(dist).index_select(0, idx_kj)
-        parts = part.view(len(part), self.num_spherical, self.num_radial)
+        parts = part.view(-1, self.num_spherical, self.num_radial)
         return (parts * harmonics.unsqueeze(2)).flatten(1)
