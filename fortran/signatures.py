@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -94,6 +94,7 @@ class Option:
     default: object
     choices: tuple[str, ...] = ()
     least: int = 1
+    most: int = 2**31 - 1
 
 
 def _matrix(shape: str) -> tuple[str, str]:
@@ -173,9 +174,9 @@ class Operator:
         text = ast.unparse(argument.annotation)
         value = None if default is None else ast.literal_eval(default)
         choices = tuple(re.findall(r"'(\w+)'", text)) if text.startswith("Literal") else ()
-        bounds = re.fullmatch(r"Annotated\[int, Between\((\d+), \d+\)\]", text)
+        bounds = re.fullmatch(r"Annotated\[int, Between\((\d+), (\d+)\)\]", text)
         if bounds:
-            return Option(argument.arg, "size", value, least=int(bounds[1]))
+            return Option(argument.arg, "size", value, (), int(bounds[1]), int(bounds[2]))
         kinds = {"int": "size", "bool": "flag", "float": "number"}
         return Option(argument.arg, "choice" if choices else kinds[text], value, choices)
 
@@ -221,6 +222,29 @@ class Operator:
     def free_sizes(self) -> list[str]:
         """Options that are sizes."""
         return self._of_kind("size")
+
+    def kinds(self, kinds: Sequence[str]) -> list[dict[str, str]]:
+        """All kinds that the integer and logical options of a program may have."""
+        names = self._of_kind("size", "flag")
+        chosen = itertools.product(kinds, repeat=len(names))
+        return [dict(zip(names, each, strict=True)) for each in chosen]
+
+    def partials(self, name: str) -> list[str]:
+        """What the gradient by an input is called."""
+        names = [f"{self.name}_{name}", *([self.also[name]] if name in self.also else [])]
+        return [f"get_partial_{n}" for n in names]
+
+    def seen_sizes(self) -> list[tuple[str, str]]:
+        """Places of g that hold a size of the graph, and a length of an input that shows it."""
+        places = {"num_src": ":2", "num_dst": "2", "num_edges": "3:", "num_entries": "3:"}
+        found = []
+        for number, i in enumerate(self.inputs, start=1):
+            vector = i.columns == "1"
+            shown = i.rows if vector else i.columns
+            if self.has_graph and shown in places:
+                length = f"lengths(1, {number})*" * vector + f"lengths(2, {number})"
+                found.append((places[shown], length))
+        return found
 
     @property
     def outgoing(self) -> bool:
@@ -331,7 +355,8 @@ class Operator:
                         steps.append(
                             (
                                 self.expression(name),
-                                f"max(1_c_int64_t, ({length} - ({base})) &\n"
+                                f"max(1_c_int64_t, ({length} - ({base}) &\n"
+                                f"        + upwards*({one} - ({base}) - 1)) &\n"
                                 f"        /max(1_c_int64_t, {one} - ({base})))",
                             )
                         )
@@ -391,15 +416,20 @@ class Operator:
             given["g" + name] = given["d" + name] = f"c%outputs({number})%at"
         return given
 
-    def direct(self, number: int, apart: str | None = None) -> dict[str, str]:
-        """The arguments of a gradient by one input, alone; `apart` is a size taken one by one."""
+    def direct(
+        self, number: int, apart: str | None = None, copied: Iterable[str] = ()
+    ) -> dict[str, str]:
+        """The arguments of a gradient by one input, alone.
+
+        `apart` is a size taken one by one; `copied` are inputs that stand in arrays of their names.
+        """
         operands = ["this%left_operand%val", "this%right_operand%val"]
         operands += [f"this%further({k})%node%val" for k in range(1, len(self.inputs))]
         given = {"graph": "graph", "is": "", "gy": "upstream_grad"}
         given |= {"threads": "1_c_int32_t", "accumulate": "0_c_int32_t", "present": "present"}
         given |= {"wanted": f"{1 << number - 1}_c_int32_t", "status": "status"}
         for place, (i, operand) in enumerate(zip(self.inputs, operands, strict=False), start=1):
-            given[i.name] = i.name if i.optional else operand
+            given[i.name] = i.name if i.optional or i.name in copied else operand
             given["g" + i.name] = "output" if place == number else "nothing"
             if apart is not None and i.columns == apart:
                 given[i.name] = f"{operand}(:, column)"

@@ -1,6 +1,7 @@
 """The Fortran face compiled from its sources, by any compiler, against the library as installed."""
 
 import importlib
+import os
 import re
 import shutil
 import subprocess
@@ -109,25 +110,27 @@ class Build:
         library = Path(pyops.__main__.library())
         return [library, f"-Wl,-rpath,{library.parent}"]
 
-    def compile(self, source):
+    def compile(self, source, flags=()):
         target = (
             self.folder / f"{source.parent.name}_{source.stem}.o"
         )  # kernels and nodes share names
-        command(self.compiler, *self.flags, "-c", source, "-o", target, cwd=self.folder)
+        command(self.compiler, *self.flags, *flags, "-c", source, "-o", target, cwd=self.folder)
         return target
 
-    def link(self, *sources):
-        """A program of some sources, named after the last."""
-        objects = [self.compile(source) for source in sources]
+    def link(self, *sources, flags=()):
+        """A program of some sources compiled with more flags, named after the last."""
+        objects = [self.compile(source, flags) for source in sources]
         program = self.folder / sources[-1].stem
         command(
             *(self.compiler, *self.flags, *self.objects, *objects, *self.library, "-o", program)
         )
         return program
 
-    def run(self, *sources):
+    def run(self, *sources, flags=()):
         """Make a program and run it in the folder of the build."""
-        return command(self.link(*sources), cwd=self.folder)
+        # Without memory for absurd sizes allocations fail, as they do without a sanitizer.
+        env = os.environ | {"ASAN_OPTIONS": "allocator_may_return_null=1"}
+        return command(self.link(*sources, flags=flags), cwd=self.folder, env=env)
 
 
 class Whole(Build):

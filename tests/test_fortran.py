@@ -2,6 +2,8 @@
 Fortran, and all that these checks have seen against Python."""
 
 import itertools
+import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -12,6 +14,11 @@ from pyops._operator import OPERATORS
 from .compilers import COMPILERS, ROOT, Build, Sources, Whole, available, cases
 
 PROGRAMS = ROOT / "tests" / "fortran"
+EXAMPLES = ROOT / "examples" / "fortran"
+WIDE = ("-fdefault-integer-8",)
+"""Programs whose default integers and logicals have 8 bytes, beside modules where they have 4."""
+UNCHECKED = {"gfortran": ("-O0", "-fcheck=no-all", "-fno-sanitize=all"), "flang-22": ("-O0",)}
+"""What makes long programs compile in a fraction of the time."""
 pytestmark = pytest.mark.bare
 
 GRAPH = Graph.from_csc(
@@ -46,14 +53,21 @@ def build(request, sources, tmp_path_factory):
     return Build(request.param, sources, tmp_path_factory.mktemp(request.param))
 
 
-@pytest.mark.parametrize("variant", ["r8", "r4"])
-def test_nodes(build, sources, variant):
-    programs = []
-    for name in "checking", "operators":
+def expanded(sources, variant, *names):
+    """Test programs of all operators, in a variant."""
+    for name in names:
         target = sources.folder / f"{name}_{variant}.f90"
         sources.expand(PROGRAMS / f"{name}.fypp", target, VARIANT=variant, KERNELS=sources.kernels)
-        programs.append(target)
+        yield target
+
+
+@pytest.mark.parametrize("variant", ["r8", "r4"])
+def test_nodes(build, sources, variant):
+    programs = [*expanded(sources, variant, "checking", "operators")]
+    build.run(*programs, flags=WIDE + UNCHECKED[build.compiler])
+    wide = (build.folder / f"{variant}.txt").read_text()
     build.run(*programs)
+    assert (build.folder / f"{variant}.txt").read_text() == wide
     dtype, tolerance = {"r8": (np.float64, 1e-12), "r4": (np.float32, 2e-4)}[variant]
     seen = set()
     for name, arrays in written(build.folder / f"{variant}.txt", dtype):
@@ -75,9 +89,63 @@ def test_kernels_too(sources, compiler, tmp_path):
     test_nodes(Whole(compiler, sources, tmp_path), sources, "r8")
 
 
-@pytest.mark.parametrize("program", ["originals", "tapes", "misuse", "molecules"])
-def test_program(build, program):
-    build.run(PROGRAMS / "listening.f90", PROGRAMS / f"{program}.f90")
+@pytest.mark.parametrize("flags", [(), WIDE], ids=["", "wide integers"])
+@pytest.mark.parametrize("program", ["originals", "tapes", "misuse", "molecules", "watched"])
+def test_program(build, program, flags):
+    build.run(PROGRAMS / "listening.f90", PROGRAMS / f"{program}.f90", flags=flags)
+
+
+def test_examples_with_wide_integers(build):
+    example = EXAMPLES / "gno_conv.f90"
+    ordinary, wide = build.run(example), build.run(example, flags=WIDE)
+    assert ordinary == wide
+    for name in "darcy", "burgers":
+        build.link(EXAMPLES / "adam.f90", EXAMPLES / f"{name}.f90", flags=WIDE)
+
+
+def test_kinds(build, sources):
+    """Integers and logicals of both kinds in all mixtures; none is cut to 4 bytes."""
+    programs = PROGRAMS / "listening.f90", *expanded(sources, "r4", "kinds")
+    build.run(*programs, flags=UNCHECKED[build.compiler])
+
+
+@pytest.mark.parametrize("variant", ["r8", "r4"])
+def test_pointers(build, sources, variant):
+    """Every gradient can be assigned to a procedure pointer and called by it."""
+    programs = expanded(sources, variant, "checking", "pointers")
+    build.run(*programs, flags=UNCHECKED[build.compiler])
+
+
+def run(program, *arguments):
+    return subprocess.run(
+        [program, *map(str, arguments)], cwd=program.parent, capture_output=True, text=True
+    )
+
+
+def test_mistakes_stop_the_program(build):
+    """Each one that goes on where there is a handler, unless its status is watched."""
+    program = build.link(PROGRAMS / "listening.f90", PROGRAMS / "misuse.f90")
+    told = [line.split(" ", 1) for line in run(program).stdout.splitlines()]
+    told = [(how == "watched", message.strip()) for how, message in told]
+    assert len(told) > 80
+    for number in range(len(told)):
+        expected = []
+        for watched, message in told[number:]:
+            expected.append(f"{'' if watched else 'ERROR STOP '}pyops: {message}")
+            if not watched:
+                break
+        done = run(program, number)
+        assert [line for line in done.stderr.splitlines() if "pyops: " in line] == expected
+        assert done.returncode == 1
+        if build.compiler == "gfortran":
+            assert re.search(r"misuse\.f90:\d+", done.stderr)  # the lines that led there
+
+
+def test_watched_errors_are_written_once(build):
+    """The first of a tape, not that of every step."""
+    program = build.link(PROGRAMS / "listening.f90", PROGRAMS / "watched.f90")
+    lines = run(program).stderr.splitlines()
+    assert lines.count("pyops: gno_conv: params: expected shape (40, 1), got (50, 1)") == 1
 
 
 def written(file, dtype):

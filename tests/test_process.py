@@ -1,6 +1,7 @@
 """What a process that loads the library must be able to rely on."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -146,9 +147,12 @@ def test_memory_error_at_any_allocation(name, size):
 
 @pytest.mark.bare
 def test_no_library_but_openmp():
-    """The compiler adds calls of its own library where arrays would need temporary copies."""
+    """The compiler adds calls of its own library where arrays would need temporary copies.
+
+    Programs that stop look for the one procedure of it by name.
+    """
     library = pyops.__main__.library()
-    assert b"_gfortran_" not in library.read_bytes()
+    assert set(re.findall(rb"_gfortran_\w*", library.read_bytes())) == {b"_gfortran_backtrace"}
 
 
 @pytest.mark.bare

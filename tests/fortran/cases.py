@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import _functions
 import signatures
@@ -66,10 +66,11 @@ class Row:
         return text
 
 
-def _literal(value: object) -> str:
+def _literal(value: object, kind: str = "") -> str:
+    ending = f"_{kind}" if kind else ""
     if isinstance(value, bool):
-        return f".{str(value).lower()}."
-    return f'"{value}"' if isinstance(value, str) else str(value)
+        return f".{str(value).lower()}.{ending}"
+    return f'"{value}"' if isinstance(value, str) else f"{value}{ending}"
 
 
 def _operator(name: str, kernels: str) -> list[Row]:
@@ -105,6 +106,51 @@ def _operator(name: str, kernels: str) -> list[Row]:
                 )
             )
     return rows
+
+
+def complete_rows(operators: str, kernels: str) -> list[Row]:
+    """The first row of each operator, with all inputs."""
+    rows = [_operator(name, kernels)[0] for name in operators.split(",") if name != "elementwise"]
+    assert not any(row.absent for row in rows)
+    return rows
+
+
+def partials(row: Row, kernels: str) -> list[list[str]]:
+    """The names of the gradients by each input."""
+    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}.f90")
+    return [op.partials(name) for name in op.names]
+
+
+def mixtures(row: Row, kernels: str, kinds: Sequence[str]) -> Iterator[Row]:
+    """The same call with options of other kinds."""
+    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}.f90")
+    for mixed in op.kinds(kinds):
+        text = row.text
+        for name, value in row.options:
+            if name in mixed:
+                literal = _literal(value, mixed[name])
+                text = text.replace(f"{name}={_literal(value)}", f"{name}={literal}")
+        yield replace(row, name="-".join([row.operator, *mixed.values()]), text=text)
+
+
+def beyond(row: Row, kernels: str) -> Iterator[tuple[str, int, Row]]:
+    """The same call with an option that is right but for its upper half, and the option's bound."""
+    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}.f90")
+    for option in op.options:
+        if option.kind == "size":
+            value = f"{option.name}={dict(row.options)[option.name]}"
+            text = row.text.replace(value, value.replace("=", "=beyond + "))
+            yield option.name, option.most, replace(row, text=text)
+
+
+def fill_graph() -> str:
+    """The call that makes the graph of the rows."""
+    pairs = signatures.lines([n for pair in ADJ_JA for n in pair])
+    return (
+        f"call graph%from_csr([{', '.join(map(str, ADJ_IA))}], reshape([ &\n        {pairs}], "
+        f"[2, {len(ADJ_JA)}]), &\n        num_src={SIZES['num_src']}, "
+        f"reverse=[{', '.join(map(str, REVERSE))}])"
+    )
 
 
 def _elementwise() -> list[Row]:
