@@ -106,6 +106,20 @@ def jit_tracing() -> bool:
     return not torch.compiler.is_compiling() and bool(torch._C._is_tracing())
 
 
+def exporting() -> bool:
+    """Whether an exporter to ONNX is recording, which has translations for functions of torch."""
+    return recording() and bool(torch.onnx.is_in_onnx_export())
+
+
+def tensor_of(value: Any) -> Maybe:
+    """A number or array as a tensor."""
+    if value is None or isinstance(value, Tensor):
+        return value
+    if isinstance(value, int):
+        return torch.full((), value)  # a constant to torch.jit.trace, without a warning
+    return torch.as_tensor(value)
+
+
 @contextlib.contextmanager
 def unrecorded() -> Iterator[None]:
     """Plain tensors, whatever mode, transformation or trace is under way."""

@@ -11,10 +11,11 @@ from .._arrays import on_device
 from .._door import Door
 from .._operator import Operator
 from ..graph import Graph
-from ._call import Call, Maybe, check, recording
+from ._call import Call, Maybe, check, exporting, recording
 from ._graph import Ends, visible
 from ._graph import Graph as TorchGraph
 from ._library import Registered
+from ._onnx import translated
 from ._phases import Attention, Value
 
 
@@ -41,6 +42,8 @@ def function(op: Operator) -> Callable[..., Any]:
         if recording(*tensors):
             if graph is not None and not isinstance(graph, (TorchGraph, Ends)):
                 graph = visible(graph if isinstance(graph, Graph) else graph.to_host())
+            if exporting():
+                return translated(op, graph, tensors, options, phase)
             found: Tensor = registered(graph, tensors, options, phase)
             return found
         kind = Attention if phase == "attention" else Value

@@ -16,8 +16,9 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 from .._operator import Operator
-from ._call import Call, Maybe, jit_tracing
+from ._call import Call, Maybe, jit_tracing, tensor_of
 from ._graph import graph_of
+from ._onnx import untranslated
 from ._phases import Attention, Gradient, Phase, Second, Tangent, Value, each
 
 LIBRARY = torch.library.Library("pyops", "DEF")
@@ -144,6 +145,8 @@ class Registered:
 
     def _fake(self, phase: str) -> Callable[..., Any]:
         def fake(*arguments: Any) -> Any:
+            if torch.onnx.is_in_onnx_export():
+                raise untranslated(self._called(phase))
             place, tensors, options, wanted = self._split(phase, arguments)
             if wanted is not None:
                 held = dict(zip([*self.names, "gy"], tensors, strict=False))
@@ -180,15 +183,6 @@ class Registered:
             return [*found], [0] * len(found)
 
         return mapped
-
-
-def tensor_of(value: Any) -> Maybe:
-    """A number or array as a tensor."""
-    if value is None or isinstance(value, Tensor):
-        return value
-    if isinstance(value, int):
-        return torch.full((), value)  # a constant to torch.jit.trace, without a warning
-    return torch.as_tensor(value)
 
 
 class Dispatched:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...graph import Graph
-from .._call import jit_tracing, recording
+from .._call import exporting, jit_tracing, recording
 from .._graph import Graph as TorchGraph
 from .._graph import visible
 from .._host import on_host
@@ -165,10 +165,15 @@ def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tup
 
 def rows_of(offsets: Tensor, count: int) -> Tensor:
     """The row of each of the elements that offsets deal out."""
+    if exporting():  # which has no repetitions of a known number
+        inner = offsets[1:-1].long()
+        steps = inner.new_zeros(count + 1).scatter_add(0, inner, torch.ones_like(inner))
+        return steps.cumsum(0)[:count].to(offsets.dtype)
     rows = torch.arange(offsets.shape[0] - 1, dtype=offsets.dtype, device=offsets.device)
+    counts = offsets[1:] - offsets[:-1]
     if jit_tracing():
-        return rows.repeat_interleave(offsets.diff())
-    return rows.repeat_interleave(offsets.diff(), output_size=count)
+        return rows.repeat_interleave(counts)
+    return rows.repeat_interleave(counts, output_size=count)
 
 
 def check_offsets(label: str, offsets: Tensor, count: int) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ... import graph as _graph
 from ... import torch as _ops
-from .._call import DTYPES, jit_tracing, recording
+from .._call import DTYPES, exporting, jit_tracing, recording
 from .._graph import Ends
 from .._host import on_host
 from ._edge_index import check_offsets, integers, placed, rows_of
@@ -50,7 +50,7 @@ def softmax(
     count = rows.shape[0]
     if ptr is None and index is None:
         raise NotImplementedError(f"{name}: index: expected one, or ptr")
-    narrow = src.numel() < _NARROW["softmax"] * count
+    narrow = not exporting() and src.numel() < _NARROW["softmax"] * count
     if ptr is not None:
         check_offsets(f"{name}: ptr", ptr, count)
         groups = ptr.shape[0] - 1
@@ -126,7 +126,7 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     count = _rows(name, src, 0).shape[0]
     check_offsets(f"{name}: ptr", ptr, count)
     groups = ptr.shape[0] - 1
-    if reduce in _EXTREMES:
+    if reduce in _EXTREMES and not exporting():
         found = torch._segment_reduce(src, _EXTREMES[reduce], offsets=ptr)
         return torch.where(found.isinf(), 0, found)
     if _by_torch(src, reduce):
@@ -141,6 +141,10 @@ def groups_of(index: Tensor, given: int | None) -> int:
     if jit_tracing():
         groups: int = torch.cat([index.long(), index.new_full((1,), -1)]).max() + 1
         return groups
+    if exporting():
+        largest: int = index.max().item()  # a size that the program finds when it runs
+        torch._check(largest >= 0)
+        return largest + 1
     return int(on_host(index).max()) + 1 if index.numel() else 0
 
 
@@ -149,13 +153,18 @@ def _by_torch(rows: Tensor, reduce: str) -> bool:
 
     They give the gradient of an extreme to the first of equals, which these share.
     """
-    if not rows.numel() or rows.dtype not in DTYPES or reduce not in _SUMS:
+    if rows.dtype not in DTYPES or reduce in _OTHERS:
+        return True
+    if exporting():
+        return False
+    if not rows.numel() or reduce not in _SUMS:
         return True
     return bool(rows.numel() < _NARROW["sum"] * rows.shape[0])
 
 
 def _aggregated(graph: _graph.Graph | Ends, rows: Tensor, groups: int, reduce: str) -> Tensor:
-    found = _ops.aggregate(graph, None, _columns(rows), reduce=_SUMS[reduce])
+    name = _SUMS.get(reduce) or _EXTREMES[reduce][1:]
+    found = _ops.aggregate(graph, None, _columns(rows), reduce=name)
     return found.reshape(groups, *rows.shape[1:])
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import graph as _graph
-from .._call import recording
+from .._call import exporting, recording
 from .._graph import Ends
 from .._host import on_host
 from ._edge_index import (
@@ -130,6 +130,8 @@ class Edges:
         """Edges into each destination, at least 1, in the type of another tensor."""
         rows = like.new_zeros(self.num_dst + self.spare)
         ones = like.new_ones(1).expand(self.count)
+        if exporting():  # the exporter of traces loses duplicates in index_add
+            return rows.scatter_add(0, self.dst.long(), ones).clamp(min=1)
         return rows.index_add(0, self.dst, ones).clamp(min=1)
 
 

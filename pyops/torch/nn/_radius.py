@@ -12,10 +12,11 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ...graph import Graph
 from ...neighbours import radius_graph
-from .._call import recording
+from .._call import exporting, recording
 from .._graph import Ends
 from .._host import on_host
 from .._library import LIBRARY
+from .._onnx import untranslated
 
 
 class Neighbours(NamedTuple):
@@ -55,6 +56,8 @@ def _kernel(
 def _fake(
     positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
 ) -> tuple[Tensor, Tensor]:
+    if exporting():
+        raise untranslated("nn.DimeNetPlusPlus")
     context = torch.library.get_ctx()
     edges = positions.new_empty((2, context.new_dynamic_size()), dtype=torch.int64)
     examples = 1 if batch is None else context.new_dynamic_size()
@@ -87,6 +90,8 @@ def neighbours(
     """The edges between all atoms nearer than the cutoff, refused if an atom has more than most."""
     positions, atoms = positions.detach(), positions.shape[0]
     if recording():
+        if exporting():
+            raise untranslated("nn.DimeNetPlusPlus")
         found, counts = torch.ops.pyops.neighbours(positions, batch, cutoff, most)
         src, dst = found.unbind()
         return Neighbours(src, dst, Ends(src, dst, atoms, atoms), counts)

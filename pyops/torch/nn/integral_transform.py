@@ -108,10 +108,10 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         -------
         tensor, shape (m, d4) or (batch, m, d4)
         """
-        x = y if x is None else x
+        x, splits = y if x is None else x, neighbors["neighbors_row_splits"]
         where = Where(
             *graphs_of_neighbours(neighbors, y.shape[0]),
-            neighbors["neighbors_row_splits"].diff(),
+            splits[1:] - splits[:-1],
             self._weight(neighbors, weights, y),
             self.reduction,
         )

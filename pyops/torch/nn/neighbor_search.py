@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ..._pairs import close_pairs
-from .._call import recording
+from .._call import exporting, recording
 from .._library import LIBRARY
 from ._edge_index import rows_of
 from ._neighbours import plain
@@ -67,6 +67,10 @@ class NeighborSearch(nn.Module):  # type: ignore[misc]
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _search(self, data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
         if recording(data, queries):
+            if exporting():
+                square = (queries.unsqueeze(1) - data).square().sum(2)
+                near = _near(square.sqrt(), radius)
+                return nn.functional.pad(near.sum(1).cumsum(0), (1, 0)), near.nonzero()[:, 1]
             traced: tuple[Tensor, Tensor] = torch.ops.pyops.search(data, queries, radius)
             return traced
         data, queries = plain(data).detach(), plain(queries).detach()
@@ -119,10 +123,14 @@ def _all(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     for start in range(0, len(queries), step):
         first = max(0, min(start, len(queries) - step))
         distances = torch.cdist(queries[first : start + step], data)[start - first :]
-        near = distances.masked_fill(distances == 0, LEAST) <= radius
+        near = _near(distances, radius)
         counts.append(near.sum(1))
         index.append(near.nonzero()[:, 1])
     return torch.cat(counts), torch.cat([counts[0], *index])
+
+
+def _near(distances: Tensor, radius: float) -> Tensor:
+    return distances.masked_fill(distances == 0, LEAST) <= radius
 
 
 def _by_cells(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
