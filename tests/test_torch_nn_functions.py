@@ -150,3 +150,36 @@ def test_compiled():
 def test_refusals(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+def by_group(src, index, groups, reduce):
+    """The reduction or softmax of each group by itself; groups without elements get 0."""
+    result = src.clone() if reduce == "softmax" else src.new_zeros(groups, *src.shape[1:])
+    for group in index.unique():
+        rows = src[index == group]
+        if reduce == "softmax":
+            result[index == group] = rows.softmax(0)
+        else:
+            result[group] = rows.mean(0) if reduce == "mean" else getattr(rows, reduce)(0)
+    return result
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 9)])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin", "softmax"])
+def test_infinities(reduce, shape, dtype):
+    """Groups of infinities alone, of one sign or both, and beside finite numbers."""
+    src = torch.randn(shape, dtype=dtype)
+    index = torch.tensor([0, 0, 2, 2, 2, 3, 3])
+    inf = torch.inf
+    for values in [-inf] * 7, [inf] * 7, [1, -inf, -inf, -inf, -inf, inf, -inf], [inf, 0] * 3 + [0]:
+        mixed = torch.tensor(values, dtype=dtype).view(-1, *[1] * (src.dim() - 1)).expand(shape)
+        for x in mixed.contiguous(), torch.where(torch.rand(shape) < 0.5, mixed, src):
+            expected = by_group(x, index, 4, reduce)
+            name = reduce.removeprefix("a")
+            for found in (
+                [nn.softmax(x, index), nn.softmax(x, ptr=PTR)]
+                if reduce == "softmax"
+                else [nn.scatter(x, index, 0, 4, name), nn.segment(x, PTR, name)]
+            ):
+                torch.testing.assert_close(found, expected, equal_nan=True)

@@ -128,7 +128,8 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     groups = ptr.shape[0] - 1
     if reduce in _EXTREMES and not exporting():
         found = torch._segment_reduce(src, _EXTREMES[reduce], offsets=ptr)
-        return torch.where(found.isinf(), 0, found)
+        empty = (ptr.diff() == 0).view(-1, *[1] * (src.dim() - 1))
+        return torch.where(empty, 0, found)
     if _by_torch(src, reduce):
         return _reduced(src, rows_of(ptr, count).long(), groups, reduce)
     return _aggregated(_by_offsets(ptr, count), src, groups, reduce)
