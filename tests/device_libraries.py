@@ -19,6 +19,8 @@ import pyops
 from pyops._operator import OPERATORS
 from pyops._plan import arguments_of
 
+from .kernels import replaced
+
 os.environ.setdefault("ACC_DEVICE_TYPE", "host")
 os.environ.setdefault("OMP_TARGET_OFFLOAD", "DISABLED")
 
@@ -115,43 +117,52 @@ class Kernel:
                 if name == "status":
                     arguments.append(ctypes.byref(status))
                 elif self.types[name] is None:
-                    assert given[name].flags.f_contiguous
-                    on = None if name == "layout" else self.memory
-                    arguments.append(held.enter_context(there(on, given[name])))
+                    arguments.append(held.enter_context(self.address(name, given)))
                 else:
                     arguments.append(self.types[name](given[name]))
             self.function(*arguments)
         return status.value
 
+    def address(self, name, given):
+        """Of an array among the arguments given."""
+        assert given[name].flags.f_contiguous
+        return there(None if name == "layout" else self.memory, given[name])
+
+
+@cache
+def header():
+    """pyops.h as installed."""
+    return _file("include", "pyops.h").read_text()
+
 
 @cache
 def prototypes():
     """The arguments of the kernels in their order, as the header for C has them."""
-    header = _file("include", "pyops.h").read_text()
-    found = re.findall(r"^void (pyops_\w+_r[48])\((.*?)\);", header, re.DOTALL | re.MULTILINE)
+    found = re.findall(r"^void (pyops_\w+_r[48])\((.*?)\);", header(), re.DOTALL | re.MULTILINE)
     return {name: re.findall(r"(\w+)(?:\[[^,]*)?(?:,|$)", arguments) for name, arguments in found}
+
+
+def symbol(wrapper):
+    """The name in C of the procedure behind a wrapper of f2py."""
+    return "pyops_" + wrapper.__doc__.partition("(")[0].split()[-1]
 
 
 @contextmanager
 def through(flavour, op):
     """The operator computes with the kernels of a library."""
-    phases = filter(None, [*op._phases.values(), op._by_sample, op._attention])
     on = memory(flavour)
-    before = [(phase, phase._variants, phase._plans) for phase in phases]
+
+    def stand_in(wrapper):
+        name = symbol(wrapper)
+        return Kernel(wrapper, getattr(BUILT[flavour], name, None), prototypes()[name], on)
+
     unread, op.signature.unread = op.signature.unread, {}  # these kernels read all
-    for phase, wrappers, _ in before:
-        phase._plans, phase._variants = {}, {}
-        for v, wrapper in wrappers.items():
-            name = "pyops_" + wrapper.__doc__.partition("(")[0].split()[-1]
-            function = getattr(BUILT[flavour], name)
-            phase._variants[v] = Kernel(wrapper, function, prototypes()[name], on)
+    threads = 4 if flavour == "threads" else 1
     try:
-        with THREADS.limit(limits=4 if flavour == "threads" else 1, user_api="openmp"):
+        with replaced(op, stand_in), THREADS.limit(limits=threads, user_api="openmp"):
             yield
     finally:
         op.signature.unread = unread
-        for phase, wrappers, plans in before:
-            phase._variants, phase._plans = wrappers, plans
 
 
 def run_both(flavour, op, run):

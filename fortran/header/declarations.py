@@ -17,6 +17,10 @@ class Declaration:
     options: dict[str, str] = field(default_factory=dict)
     choices: dict[str, list[str]] = field(default_factory=dict)
     output: str = ""
+    optional: set[str] = field(default_factory=set)
+    """Inputs, and options that are arrays."""
+    where: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Sizes that follow, by the choice, the flag or the absence that they follow from."""
     meanings: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
@@ -30,11 +34,44 @@ class Declaration:
     def text(self, name: str) -> str:
         numbers = ", ".join(f"{i} {c}" for i, c in enumerate(self.choices.get(name, ()), start=1))
         start = self.shape(self.inputs.get(name, "")) or (f"{numbers}." if numbers else "")
+        if name in self.optional:
+            start += " Optional."
         return f"{start} {self.meanings.get(name, '')}"
 
+    def size(self, name: str) -> str:
+        """Describes a size by the arrays that have it, and by what it follows from."""
+        places: dict[str, list[str]] = {}
+        for array, axes in {**self.inputs, "y": self.output}.items():
+            lengths = [axis.strip() for axis in axes.partition("|")[0].split(",")]
+            for number, length in enumerate(lengths, start=1):
+                if name in re.findall(r"\w+", length):
+                    last = {1: "elements", 2: "columns"}.get(len(lengths), "last axis")
+                    place = last if number == len(lengths) else f"axis {number}"
+                    place = "rows" if number == 1 < len(lengths) else place
+                    text = f"{place} of" if length == name else f"in {length}, the {place} of"
+                    places.setdefault(text, []).append(array)
+        plain = [text for text in places if not text.startswith("in ")] or [*places]
+        found = [f"{text} {', '.join(places[text])}" for text in plain]
+        for key, sizes in self.where.items():
+            if name in sizes:
+                found.append(f"{sizes[name]} {self.condition(key)}")
+        return f"Size: {'; '.join(found)}."
 
-def read_declaration(folder: Path, name: str) -> Declaration | None:
-    """The declaration of an operator; None if there is no such file."""
+    def condition(self, key: str) -> str:
+        """Says when sizes follow from a choice, a flag or the absence of an input."""
+        plain = key.removeprefix("no ")
+        if plain in self.inputs:
+            return f"without {plain}"
+        if plain in self.options:
+            return f"if {plain} is {int(plain == key)}"
+        ((option, number),) = (
+            (option, 1 + words.index(key)) for option, words in self.choices.items() if key in words
+        )
+        return f"if {option} is {number}"
+
+
+def read_declaration(folder: Path, name: str, blocks: dict[str, str]) -> Declaration | None:
+    """The declaration of an operator, with texts for references to blocks; None without a file."""
     file = folder / f"{name}.py"
     if not file.is_file():
         return None
@@ -49,8 +86,47 @@ def read_declaration(folder: Path, name: str) -> Declaration | None:
                 declaration.options[argument.arg] = ast.unparse(argument.annotation)
                 if (kind := argument.annotation) and ast.unparse(kind).startswith("Literal["):
                     declaration.choices[argument.arg] = literals(kind)
-            declaration.meanings = parameters(ast.get_docstring(node) or "")
+            for argument in [*node.args.args, *node.args.kwonlyargs]:
+                if argument.annotation and ast.unparse(argument.annotation).endswith("| None"):
+                    declaration.optional.add(argument.arg)
+            for keyword in (k for d in node.decorator_list for k in getattr(d, "keywords", ())):
+                if keyword.arg == "where":
+                    declaration.where = ast.literal_eval(keyword.value)
+            for argument, text in parameters(ast.get_docstring(node) or "").items():
+                declaration.meanings[argument] = spell_out(text, blocks).replace("``", "")
     return declaration
+
+
+def spell_out(text: str, blocks: dict[str, str]) -> str:
+    """Puts the order inside a block where Python's documentation is referred to.
+
+    Leaves out what else is said of functions of Python.
+    """
+    text = re.sub(r"[,.]? [Ss]ee `pyops\.blocks\.(\w+)`", lambda m: f": {blocks[m[1]]}", text)
+    return re.sub(r"[^.]*`pyops\.blocks\.\w+`[^.]*\.", "", text)
+
+
+def read_blocks(file: Path) -> dict[str, str]:
+    """The order inside each parameter block and the shapes of its parts, by the packing function.
+
+    In C, where a matrix (rows, columns) has its columns side by side.
+    """
+    found = {}
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("pack_"):
+            doc = ast.get_docstring(node) or ""
+            order = re.search(r"^Returns\n-+\n.*\n((?: .*\n)+)", doc, re.MULTILINE)
+            if order is None:
+                raise SystemExit(f"{node.name}: no order of its parts")
+            parts = re.findall(r"^(\w[\w, ]*) : array, shape (\(.*?\))", doc, re.MULTILINE)
+            texts = parameters(doc)
+            lines = [
+                f"{names} {shape}" + (f", {text[0].lower()}{text[1:]}".rstrip(".") if text else "")
+                for names, shape in parts
+                for text in [texts.get(names.split(", ")[0], "")]
+            ]
+            found[node.name] = f"{' '.join(order[1].split())} Parts: {'; '.join(lines)}"
+    return found
 
 
 def literals(annotation: ast.expr | None) -> list[str]:

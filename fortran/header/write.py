@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from declarations import Declaration, read_declaration
+from declarations import Declaration, read_blocks, read_declaration
 from procedures import Procedure, read_procedures
 
 INTRODUCTION = """
@@ -24,10 +24,10 @@ A backward procedure writes the gradients of <gy, y>. A double_backward procedur
 gradients of the sum of <h, gradient> over all first-order gradients; its dgy is the derivative of
 y in the direction of the h as well (jvp), and then no gy is needed.
 
-A graph enters as incoming and outgoing rows, made of its edges by pyops_pack_edges, and, for edges
-shared by several entries, their entries by edge, made by pyops_pack_ids. Some take places of
-entries too, made by pyops_pack_places. Which of them a procedure
-takes, its arguments say.
+A graph enters as incoming and outgoing rows, made of its edges by pyops_pack_edges, and as the
+entries of each edge, made by pyops_pack_ids: where several share one, but for procedures that say
+that they read them always. Some take places of entries too, made by pyops_pack_places. Which of
+them a procedure takes, its arguments say.
 """
 
 MEANINGS = {
@@ -48,19 +48,19 @@ MEANINGS = {
     "out_offsets": "[num_src + 1] Where the entries of each source begin, from 1.",
     "out_nodes": "[num_entries] Their destinations, from 1.",
     "out_edges": "[num_entries] Their edges, from 1.",
-    "id_offsets": "[num_edges + 1] Where the entries of each edge begin, from 1; unused and "
-    "possibly NULL where none is shared.",
-    "id_entries": "[num_entries] Their places along the incoming rows, from 1; likewise.",
+    "id_offsets": "[num_edges + 1] Where the entries of each edge begin, from 1",
+    "id_entries": "[num_entries] Their places along the incoming rows, from 1",
     "in_order": "[num_entries] Entries along the incoming rows, from 1.",
     "in_entries": "[num_entries] Places along the outgoing rows of the entries along the incoming "
     "ones, from 1, made by pyops_pack_places.",
     "out_entries": "[num_entries] Places along the incoming rows of the entries along the outgoing "
     "ones, from 1, likewise.",
-    "gy": "Cotangent of y.",
+    "gy": "Cotangent of y; possibly NULL where double_backward computes dgy alone.",
     "dgy": "Gradient by gy, or the derivative of y along the h.",
     "status": "0, or more than 0 if memory was short, or PYOPS_INTERRUPTED.",
 }
 BITS = "wanted", "given", "present", "packed"
+IDS = "id_offsets", "id_entries"
 ELEMENTWISE = {
     "axes": "Number of axes of the space that is walked, at least 1.",
     "split": "Axis from 1 that is cut into parts; 1 will do.",
@@ -119,10 +119,17 @@ def room_text(room: list[Procedure], declaration: Declaration) -> str:
         for name in procedure.names:
             text = describe(name, declaration)
             if not text:
-                text = "Length of an axis of the shapes."
+                text = declaration.size(name)
                 argument = procedure.arguments[procedure.names.index(name)]
                 if not argument.by_value:
                     text = f"{argument.shape} {procedure.doc}"
+            if name in IDS:
+                unused = all("shared_edges" in p.names for p in room if name in p.names)
+                text += (
+                    "; unused and possibly NULL if shared_edges is 0."
+                    if unused
+                    else ", made by pyops_pack_ids, whether edges are shared or not."
+                )
             found = meanings.setdefault(name, [text])
             if name in BITS and declaration.name + name != "elementwisepresent":
                 listed = bits(name, procedure, declaration)
@@ -197,9 +204,10 @@ def write_header(version: str, tables: Path, sources: list[Path]) -> str:
         functions(tables),
     ]
     operators = tables / "ops"
+    orders = read_blocks(tables / "blocks.py")
     for source in sorted(sources, key=lambda s: (operators / f"{s.stem}.py").is_file()):
         found = read_procedures(source.read_text())
-        declaration = read_declaration(operators, source.stem)
+        declaration = read_declaration(operators, source.stem, orders)
         room = [p for p in found if re.fullmatch(rf"pyops_{source.stem}_\w+_r[48]", p.name)]
         if declaration and room:
             blocks += [comment(room_text(room, declaration)), *choices(declaration)]

@@ -15,6 +15,7 @@ from ..graph import Graph
         "no concat": {"out_width": "width"},
     },
     attention="num_entries, heads",
+    unread={"no shared": ("id",)},
 )
 def gat_v2(
     graph: Graph,
