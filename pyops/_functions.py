@@ -1,5 +1,9 @@
 """The table of the elementwise functions, from which kernels, operators, help and tests come.
 
+Compilers evaluate both sides of a `merge`, also of a constant inside a function: what must neither
+divide by zero nor overflow where it is not selected has an operand that is bounded by min and max,
+or by arithmetic.
+
 The kernels are expanded from it (fypp imports this file), so it imports nothing of pyops. Formulas
 are Fortran: of `x`, of `x` and `y`, of the number `p` that an option gives; of the value `f`, the
 slopes `d` and `b` and the quantities in `shared`.
@@ -111,13 +115,13 @@ FUNCTIONS = (
         "Power",
         "x_1^{x_2}",
         "x**y",
-        ("merge(0.0, y*x**(y - 1), y == 0)", "x**y*l"),
+        ("y*x**((y - 1)*merge(0.0, 1.0, y == 0))", "x**y*l"),
         (
-            "merge(0.0, y*(y - 1)*x**(y - 2), y == 0 .or. y == 1)",
+            "y*(y - 1)*x**((y - 2)*merge(0.0, 1.0, y == 0 .or. y == 1))",
             "x**(y - 1)*(1 + y*l)",
             "x**y*l*l",
         ),
-        shared=(("l", "merge(0.0, log(x), x == 0 .and. y >= 0)"),),
+        shared=(("l", "log(x + merge(1.0, 0.0, x == 0 .and. y >= 0))"),),
         choice="At base 0 the logarithm counts as 0 (for exponents >= 0), and with exponent 0 the\n"
         "slope by the base is 0; of negative bases the derivatives by the exponent are NaN.",
     ),
@@ -207,7 +211,7 @@ FUNCTIONS = (
         "Smooth rectifier",
         r"\log(1 + e^x)",
         # log(1 + e) without losing what is left of e in 1 + e
-        "merge(x, 0.0, x > 0) + merge(e, log(u)*(e/(u - 1)), u == 1)",
+        "merge(x, 0.0, x > 0) + merge(e, log(u)*(e/max(u - 1, 1.0e-30)), u == 1)",
         (_SIGMOID,),
         (_BUMP,),
         shared=(*_E, ("u", "1 + e")),
@@ -302,4 +306,4 @@ def scalars(form: int) -> list[str]:
 
 def fortran(formula: str) -> str:
     """The formula with constants of the working precision."""
-    return re.sub(r"\d+\.\d+(e\d+)?", r"\g<0>_wp", formula)
+    return re.sub(r"\d+\.\d+(e-?\d+)?", r"\g<0>_wp", formula)

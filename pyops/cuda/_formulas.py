@@ -12,7 +12,7 @@ import re
 from .._functions import FORMS, FUNCTIONS, Function
 
 _WORDS = {".and.": " and ", ".or.": " or ", "/=": "!="}
-_CALLS = {"abs": "fabs", "sign": "copysign"}
+_CALLS = {"abs": "fabs", "sign": "copysign", "max": "fmax", "min": "fmin"}
 _SIGNS: dict[type[ast.AST], str] = {
     ast.Add: "+",
     ast.Sub: "-",

@@ -1,0 +1,99 @@
+"""The floating-point exceptions that kernels raise: `python -m tests.floating_point` lists them.
+
+Flags belong to threads, so kernels run on the calling one, and each call is looked at by itself.
+With scratch.c preloaded, memory and stack are full of signalling NaN before each call.
+"""
+
+import ctypes
+import itertools
+import platform
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+import pyops
+
+from . import broadcasts
+from .cases import CASES, EVERY_VARIANT, PHASES
+from .kernels import replaced
+
+FLAGS = {
+    "x86_64": {1: "invalid", 4: "divide by zero", 8: "overflow"},
+    "aarch64": {1: "invalid", 2: "divide by zero", 4: "overflow"},
+}.get(platform.machine(), {})
+"""Bits of <fenv.h>; none where they are not known."""
+LIBM = ctypes.CDLL("libm.so.6") if FLAGS else None
+FILL_STACK = getattr(ctypes.CDLL(None), "fill_stack", lambda: None)
+
+
+class Kernel:
+    """Stands for a compiled procedure and keeps the exceptions that its calls raise."""
+
+    def __init__(self, kernel, raised):
+        self.__doc__, self.kernel, self.raised = kernel.__doc__, kernel, raised
+
+    def __call__(self, *values):
+        FILL_STACK()
+        LIBM.feclearexcept(sum(FLAGS))
+        status = self.kernel(*values)
+        flags = LIBM.fetestexcept(sum(FLAGS))
+        self.raised.update(word for bit, word in FLAGS.items() if flags & bit)
+        return status
+
+
+def problems():
+    """Every case, and every variant and function with zeros and with large numbers, by name."""
+    hard = {"zeros": np.zeros_like, "large": lambda a: np.asarray(100 * a)}
+    for case in CASES:
+        yield str(case), case.problem()
+    for case, (name, make) in itertools.product(EVERY_VARIANT, hard.items()):
+        yield f"{case}, {name}", replace(case, graph="isolated nodes").problem().map(make)
+    for function, pair in itertools.product(broadcasts.FUNCTIONS, ("same", "bias")):
+        problem = broadcasts.problem(function, pair)
+        yield f"{function}-{pair}", problem
+        yield from ((f"{function}-{pair}, {name}", problem.map(m)) for name, m in hard.items())
+
+
+def calls(problem):
+    """What to run of a problem, by name."""
+    signature = problem.op.signature
+    runs = {phase: (phase, {}) for phase in PHASES}
+    if signature.attention:
+        runs["attention"] = "forward", {"return_attention": True}
+    if signature.by_sample:
+        runs["by sample"] = "backward", {"per_sample": True}
+    if signature.keeps:
+        graph = [] if problem.graph is None else [problem.graph]
+        _, saved = problem.op.forward(*graph, *problem.inputs, **problem.options)
+        runs |= {f"{phase} saved": (phase, {"saved": saved}) for phase in PHASES[1:]}
+    return runs
+
+
+def finite(results):
+    arrays = [a for r in results for a in (r if isinstance(r, tuple) else (r,)) if a is not None]
+    return all(np.isfinite(a).all() for a in arrays)
+
+
+def main():
+    """Prints a line for each call with finite results that raises one, and how many calls."""
+    pyops.set_num_threads(1)
+    count = wrong = 0
+    for (name, problem), dtype in itertools.product(problems(), (np.float32, np.float64)):
+        typed, raised = problem.map(dtype), set()
+        with replaced(typed.op, lambda kernel, raised=raised: Kernel(kernel, raised)):
+            for what, (phase, keywords) in calls(typed).items():
+                raised.clear()
+                if not finite(typed.run(phase, **keywords)):
+                    continue
+                count += 1
+                if raised:
+                    wrong += 1
+                    words = ", ".join(sorted(raised))
+                    print(f"{name} {what} {np.dtype(dtype)}: {words}", flush=True)
+    print(f"floating_point: {count} calls", file=sys.stderr)
+    return wrong > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""No kernel raises a floating-point exception on data whose results are finite.
+
+Programs that trap them end where one does. What compilers make of a loop differs from level to
+level, and so does what vectors compute beside the elements that count.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .floating_point import FLAGS
+from .levels import TUNABLES, searched
+
+pytestmark = [
+    pytest.mark.bare,
+    pytest.mark.skipif(not FLAGS, reason="no bits of <fenv.h> are known here"),
+]
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    """A library that fills memory and stack with signalling NaN."""
+    target = tmp_path_factory.mktemp("scratch") / "scratch.so"
+    source = Path(__file__).with_name("scratch.c")
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", source, "-o", target], check=True)
+    return str(target)
+
+
+@pytest.mark.parametrize("level", searched() or [""])
+def test_exceptions(level, scratch):
+    environment = {"GLIBC_TUNABLES": TUNABLES.get(level, ""), "LD_PRELOAD": scratch}
+    command = sys.executable, "-m", "tests.floating_point"
+    done = subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=600
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout[:5000] + done.stderr[-2000:]
+    assert int(done.stderr.split()[-2]) > 9_000  # calls
