@@ -161,3 +161,84 @@ def meta(index):
 def test_others(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+POINTS, QUERIES, VALUES = torch.rand(7, 2), torch.rand(5, 2), torch.rand(7, 3)
+NEIGHBOURS = {"neighbors_index": INDEX[0, :5], "neighbors_row_splits": torch.arange(6)}
+OPTIONS = {
+    "use_open3d_neighbor_search": False,
+    "pos_embedding_type": None,
+    "channel_mlp_layers": [4, 3],
+}
+
+
+def block(**changed):
+    given = {"y": POINTS, "x": QUERIES, "f_y": VALUES} | changed
+    return nn.GNOBlock(3, 3, 2, 0.5, **OPTIONS)(**given)
+
+
+def integral(**changed):
+    given = {"y": POINTS, "x": QUERIES, "f_y": VALUES}
+    neighbours = NEIGHBOURS | {k: v for k, v in changed.items() if k in NEIGHBOURS}
+    given |= {k: v for k, v in changed.items() if k not in NEIGHBOURS}
+    return nn.IntegralTransform(channel_mlp_layers=[4, 3])(neighbors=neighbours, **given)
+
+
+def search(**changed):
+    given = {"data": POINTS, "queries": QUERIES} | changed
+    return nn.NeighborSearch(False)(**given, radius=0.5)
+
+
+NAMES_OF_POINTS = [(block, "y"), (block, "x"), (integral, "y"), (integral, "x")]
+NAMES_OF_POINTS += [(search, "data"), (search, "queries")]
+CALLERS = {block: "GNOBlock", integral: "IntegralTransform", search: "NeighborSearch"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "message"),
+    [
+        (POINTS[None], ValueError, r"expected shape \(n, .\), .*got \(1, 7, 2\)"),
+        (POINTS.expand(2, 7, 2), ValueError, r"expected shape \(n, .\), .*got \(2, 7, 2\)"),
+        (POINTS[:, 0], ValueError, r"expected shape \(n, .\), .*got \(7,\)"),
+        (POINTS.long(), TypeError, r"expected floating-point coordinates, got torch\.int64"),
+        (POINTS.numpy(), TypeError, r"expected a torch\.Tensor, got ndarray"),
+    ],
+)
+@pytest.mark.parametrize(("call", "name"), NAMES_OF_POINTS)
+def test_points(call, name, wrong, kind, message):
+    call()
+    with pytest.raises(kind, match=f"^{CALLERS[call]}: {name}: {message}"):
+        call(**{name: wrong})
+
+
+@pytest.mark.parametrize("call", [block, integral])
+@pytest.mark.parametrize(
+    ("wrong", "kind", "got"),
+    [
+        (VALUES[:5], ValueError, r"\(5, 3\)"),
+        (VALUES[:, 0], ValueError, r"\(7,\)"),
+        (VALUES[None, None], ValueError, r"\(1, 1, 7, 3\)"),
+        (VALUES[None][:0], ValueError, r"\(0, 7, 3\)"),
+        (VALUES.numpy(), TypeError, "ndarray"),
+    ],
+)
+def test_values_of_points(call, wrong, kind, got):
+    with pytest.raises(kind, match=f"^{CALLERS[call]}: f_y: expected .*got {got}"):
+        call(f_y=wrong)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "message"),
+    [
+        ({"neighbors_index": INDEX[0, :5] + 7}, IndexError, "expected indices from 0 to .*got 7"),
+        ({"neighbors_index": INDEX[:, :5]}, ValueError, "expected one dimension, got 2"),
+        ({"neighbors_index": NARROW[:5]}, TypeError, r"expected integers, got torch\.float32"),
+        ({"neighbors_row_splits": torch.arange(5)}, ValueError, "expected numbers from 0 to 5"),
+        ({"neighbors_row_splits": NARROW[:6]}, TypeError, "expected integers"),
+        ({"neighbors_row_splits": PTR[None]}, ValueError, "expected one dimension, got 2"),
+    ],
+)
+def test_neighbours(changed, kind, message):
+    (name,) = changed
+    with pytest.raises(kind, match=f"^IntegralTransform: neighbors: {name}: .*{message}"):
+        integral(**changed)

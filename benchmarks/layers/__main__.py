@@ -12,6 +12,7 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.layers import sizes
 from benchmarks.layers.case import SIDES
 from benchmarks.report import figure, table
 
@@ -22,6 +23,11 @@ median time of a call and the extra memory at its peak. "Time" and "memory" are 
 those of the drop-in layer the original takes: of calls in turn, the median of the ratios within a
 round. "Difference": the largest one of any result or gradient, by the largest entry of that, or by
 a thousandth of the largest of all, as some gradients are 0 but for rounding."""
+
+OVER_SIZES = """\
+How many times the time of the drop-in the original takes, forward and backward, threads: {threads},
+by numbers of rows or edges; by an index that is a new tensor in every call, as in mini-batches, or
+the same one. Calls in turn, medians of rounds."""
 
 
 class Side:
@@ -86,7 +92,7 @@ def files() -> dict[str, list]:
     """The cases of each file of this folder that has some."""
     found = {}
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.stem not in ("__init__", "__main__", "case", "worker"):
+        if path.stem not in ("__init__", "__main__", "case", "sizes", "worker"):
             found[path.stem] = importlib.import_module(f"benchmarks.layers.{path.stem}").CASES
     return found
 
@@ -97,7 +103,7 @@ def main() -> int:
         for file, several in files().items()
         for number, case in enumerate(several)
     ]
-    layers = sorted({case.layer for _, _, case in cases})
+    layers = sorted({case.layer for _, _, case in cases} | {*sizes.NAMES})
     parser = argparse.ArgumentParser(prog="python -m benchmarks.layers", description=__doc__)
     parser.add_argument("layers", nargs="*", metavar="LAYER", help=f"of {', '.join(layers)}")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
@@ -112,6 +118,11 @@ def main() -> int:
                 lines.append(measure(file, number, case, threads, options.rounds))
                 print(*lines[-1], sep=" | ", file=sys.stderr, flush=True)
     print(f"{PREAMBLE}\n\n{table(lines)}")
+    names = [name for name in sizes.NAMES if not options.layers or name in options.layers]
+    for threads in options.threads if names else ():
+        print(f"\n{OVER_SIZES.format(threads=threads)}\n", flush=True)
+        words = ["-m", "benchmarks.layers.sizes", str(threads), str(options.rounds), *names]
+        subprocess.run([sys.executable, *words], check=True)
     return 0
 
 

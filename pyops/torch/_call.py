@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .._operator import Operator
-from ._host import on_host
+from ._host import on_host, without_subclass
 
 Maybe: TypeAlias = "Tensor | None"
 DTYPES = torch.float32, torch.float64
@@ -43,7 +43,11 @@ class Call:
         """The options, with row numbers as arrays of the host."""
         if not self.op.signature.indexed:
             return self.options
-        rows = {n: on_host(t).numpy() for n, t in self.options.items() if isinstance(t, Tensor)}
+        rows = {
+            name: on_host(without_subclass(t)).numpy()
+            for name, t in self.options.items()
+            if isinstance(t, Tensor)
+        }
         return {**self.options, **rows}
 
     def run(

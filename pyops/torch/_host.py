@@ -20,7 +20,11 @@ def on_host(tensor: Tensor, within: Tensor | None = None) -> Tensor:
     made anew when torch knows of something written to that. What is written past torch, as by a
     library that shares the memory, is not seen.
     """
-    if tensor.is_cpu or torch.compiler.is_compiling():  # there torch looks at it itself
+    if torch.compiler.is_compiling():  # there torch looks at it itself
+        return tensor
+    if torch._C._are_functorch_transforms_active():
+        tensor = plain(tensor)
+    if tensor.is_cpu:
         return tensor
     owner = within if within is not None else tensor if tensor._base is None else tensor._base
     key = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
@@ -38,3 +42,36 @@ def on_host(tensor: Tensor, within: Tensor | None = None) -> Tensor:
             views.clear()
         views[key] = version, copy
     return copy
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The tensor itself, within transformations of torch.func that wrap it."""
+    while torch._C._functorch.is_gradtrackingtensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def array_of(index: Tensor) -> Any:
+    """The elements of an index as an array, whatever transformation is under way."""
+    held = on_host(index)
+    with torch._C._DisableFuncTorch():
+        return held.numpy()
+
+
+def without_subclass(index: Any) -> Any:
+    """An index as a plain tensor of the same memory, if it is of a subclass of `Tensor`.
+
+    That covers subclasses that leave the dispatch of torch alone, such as `torch.nn.Parameter`, and
+    those that hold a tensor, such as `torch_geometric.Index`. Others, by which torch traces, stay.
+    """
+    if type(index) is Tensor or not isinstance(index, Tensor):
+        return index
+    if hasattr(index, "as_tensor"):
+        return index.as_tensor()
+    if (
+        torch.compiler.is_compiling()
+        or type(index).__torch_dispatch__ is not Tensor.__torch_dispatch__
+    ):
+        return index
+    with torch._C.DisableTorchFunctionSubclass():
+        return index.as_subclass(Tensor)

@@ -18,6 +18,7 @@ from torch.autograd.forward_ad import _set_fwd_grad_enabled
 from .._operator import Operator
 from ._call import Call, Maybe, jit_tracing, tensor_of
 from ._graph import graph_of
+from ._host import without_subclass
 from ._onnx import untranslated
 from ._phases import Attention, Gradient, Phase, Second, Tangent, Value, each
 
@@ -64,7 +65,7 @@ class Registered:
         for option in self.op.signature.options.values():
             if option.kind not in KINDS and isinstance(given[option.name], int):
                 given[option.name] = [given[option.name]]
-        rows = [tensor_of(options.get(name)) for name in indexed]
+        rows = [tensor_of(without_subclass(options.get(name))) for name in indexed]
         indices: tuple[Any, ...] = ()
         if graph is not None:
             indices = (*graph._tensors, graph._num_src, graph._num_dst, graph._num_edges)

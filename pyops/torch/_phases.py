@@ -67,7 +67,7 @@ class Phase(Function):  # type: ignore[misc]
     @classmethod
     def record(cls, *arguments: Any) -> Any:
         """The same at one level of transformations, of which torch has looked at the others."""
-        if not _recorded(arguments):
+        if not is_recorded(_tensors(arguments)):
             return cls.forward(*arguments)
         call = arguments[0]
         if call.op.signature.keeps and not call.dispatched:
@@ -268,13 +268,13 @@ def moving() -> bool:
     return bool(forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active())
 
 
-def _recorded(arguments: Sequence[Any]) -> bool:
-    """Whether a derivative may be asked for."""
+def is_recorded(tensors: Sequence[Tensor]) -> bool:
+    """Whether a derivative by these tensors may be asked for."""
     if moving():
         return True
     if not torch.is_grad_enabled():
         return False
-    return any(tensor.requires_grad for tensor in _tensors(arguments))
+    return any(tensor.requires_grad for tensor in tensors)
 
 
 def _told(arguments: Sequence[Any]) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,11 +12,11 @@ from ...graph import Graph
 from .._call import exporting, jit_tracing, recording
 from .._graph import Graph as TorchGraph
 from .._graph import visible
-from .._host import on_host
+from .._host import array_of, on_host, without_subclass
 
 EdgeIndex: TypeAlias = "Tensor | tuple[Tensor, Tensor] | Graph"
 
-_INTEGERS = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
+_INTEGERS = torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8
 _SPARSE = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc
 
 
@@ -32,6 +33,8 @@ def placed(label: str, given: object, device: torch.device | None = None) -> Ten
     """The argument, if it is a tensor on a CUDA device or on the CPU, and on this one if given."""
     if not isinstance(given, Tensor):
         raise TypeError(f"{label}: expected a torch.Tensor, got {type(given).__name__}")
+    if given.is_cpu and device is None:
+        return given
     if given.device.type not in ("cpu", "cuda"):
         raise ValueError(
             f"{label}: expected a tensor on a CUDA device or on the CPU, got one on {given.device}"
@@ -44,8 +47,8 @@ def placed(label: str, given: object, device: torch.device | None = None) -> Ten
 
 
 def integers(label: str, given: object) -> Tensor:
-    """The argument, if it is a tensor of integers with one dimension."""
-    found = placed(label, given)
+    """The argument as a plain tensor, if it is one of integers with one dimension."""
+    found = placed(label, given if type(given) is Tensor else without_subclass(given))
     if found.dtype not in _INTEGERS:
         raise TypeError(f"{label}: expected integers, got {found.dtype}")
     if found.dim() != 1:
@@ -56,17 +59,18 @@ def integers(label: str, given: object) -> Tensor:
 def checked(caller: str, given: EdgeIndex, device: torch.device) -> EdgeIndex:
     """The edges, if they come in one of the forms, with their tensors on the device."""
     label = f"{caller}: edge_index"
-    if isinstance(given, Tensor) and hasattr(given, "as_tensor"):
-        given = given.as_tensor()  # a subclass that remembers more than the edges
+    given = without_subclass(given)
     if hasattr(given, "to_host"):
         given = given.to_host()  # a graph on a device
     if isinstance(given, Graph):
         if given._ids is not None:
             raise ValueError(f"{label}: expected a graph whose edges share no rows")
     elif isinstance(given, tuple) and len(given) == 2:
-        for name, part in zip(("offsets", "sources"), given, strict=True):
+        offsets, sources = (
             placed(f"{label}: {name}", integers(f"{label}: {name}", part), device)
-        check_offsets(f"{label}: offsets", given[0], given[1].shape[0])
+            for name, part in zip(("offsets", "sources"), given, strict=True)
+        )
+        given = check_offsets(f"{label}: offsets", offsets, sources.shape[0]), sources
     elif not isinstance(given, Tensor):
         raise TypeError(
             f"{label}: expected a tensor [2, edges], a sparse matrix of torch, a pair (offsets, "
@@ -141,7 +145,7 @@ def values_of(given: EdgeIndex) -> Tensor | None:
     return values if values.dim() > 1 else None
 
 
-def is_sparse(given: EdgeIndex) -> bool:
+def is_sparse(given: EdgeIndex) -> TypeGuard[Tensor]:
     return isinstance(given, Tensor) and given.layout in _SPARSE
 
 
@@ -165,6 +169,9 @@ def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tup
 
 def rows_of(offsets: Tensor, count: int) -> Tensor:
     """The row of each of the elements that offsets deal out."""
+    if not recording(offsets) and offsets.is_cpu:
+        held = array_of(offsets)
+        return torch.from_numpy(np.arange(len(held) - 1, dtype=held.dtype).repeat(np.diff(held)))
     if exporting():  # which has no repetitions of a known number
         inner = offsets[1:-1].long()
         steps = inner.new_zeros(count + 1).scatter_add(0, inner, torch.ones_like(inner))
@@ -176,15 +183,14 @@ def rows_of(offsets: Tensor, count: int) -> Tensor:
     return rows.repeat_interleave(counts, output_size=count)
 
 
-def check_offsets(label: str, offsets: Tensor, count: int) -> None:
-    """Offsets that begin at 0, never fall and end at the number of elements."""
-    if integers(label, offsets).dtype not in (torch.int32, torch.int64):
+def check_offsets(label: str, given: object, count: int) -> Tensor:
+    """Offsets as a plain tensor that begin at 0, never fall and end at the number of elements."""
+    offsets = integers(label, given)
+    if offsets.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{label}: expected int32 or int64, got {offsets.dtype}")
     if recording(offsets):
-        return
-    offsets = on_host(offsets)
-    if len(offsets) and not bool((offsets.diff() < 0).any()):
-        ends = int(offsets[0]), int(offsets[-1])
-        if ends == (0, count):
-            return
+        return offsets
+    held = array_of(offsets)
+    if len(held) and held[0] == 0 and held[-1] == count and (held[1:] >= held[:-1]).all():
+        return offsets
     raise ValueError(f"{label}: expected numbers from 0 to {count} that never fall")

@@ -7,17 +7,24 @@ from torch import Tensor
 
 from ... import graph as _graph
 from ... import torch as _ops
+from ..._indices import check_bounds
 from .._call import DTYPES, exporting, jit_tracing, recording
 from .._graph import Ends
-from .._host import on_host
+from .._host import array_of, on_host
+from .._phases import is_recorded, moving
 from ._edge_index import check_offsets, integers, placed, rows_of
 from ._remember import remembered
+from ._routes import is_packed
 
 _SUMS = {"sum": "sum", "add": "sum", "mean": "mean"}
 _EXTREMES = {"max": "amax", "amax": "amax", "min": "amin", "amin": "amin"}
-_OTHERS = "mul", "any"
-_NARROW = {"softmax": 4, "sum": 8}
-"""Columns below which torch is as fast, an index not having to be packed."""
+_REDUCTIONS = *_SUMS, *_EXTREMES, "mul", "any"
+_NARROW = {"segment_softmax": 4, "aggregate": 8}
+"""Columns below which the operations of torch are as fast at any size."""
+
+_SELECTED = 2**12
+"""Elements of one dimension from which `index_add`, whose backward pass selects by the index,
+outweighs its overhead beside `scatter_add`."""
 
 
 def softmax(
@@ -46,25 +53,26 @@ def softmax(
     tensor of the shape of `src`
     """
     name = "pyops.torch.nn.softmax"
-    rows = _rows(name, src, dim)
-    count = rows.shape[0]
-    if ptr is None and index is None:
-        raise NotImplementedError(f"{name}: index: expected one, or ptr")
-    narrow = not exporting() and src.numel() < _NARROW["softmax"] * count
+    dim = _dimension(name, src, dim)
+    count = src.shape[dim]
     if ptr is not None:
-        check_offsets(f"{name}: ptr", ptr, count)
+        index = None
+        ptr = check_offsets(f"{name}: ptr", ptr, count)
         groups = ptr.shape[0] - 1
-        index = rows_of(ptr, count) if narrow else None
-    else:
-        assert index is not None
-        _check_index(name, index, count)
+    elif index is not None:
+        index = _checked_index(name, index, count)
         groups = groups_of(index, num_nodes)
+    else:
+        raise NotImplementedError(f"{name}: index: expected one, or ptr")
     if not src.numel() and not recording(src):
         return src.clone()
-    if index is not None and (narrow or src.dtype not in DTYPES):
-        return _softmax(rows, index.long(), groups).movedim(0, dim)
+    if _by_torch("segment_softmax", src, count, ptr if index is None else index):
+        index = rows_of(ptr, count) if index is None else index
+        return _softmax(name, src, index.long(), dim, groups)
     graph = _by_offsets(ptr, count) if index is None else _by_index(name, index, groups)
-    return _ops.segment_softmax(graph, _columns(rows)).reshape(rows.shape).movedim(0, dim)
+    rows = src.movedim(dim, 0)
+    found = _ops.segment_softmax(graph, _columns(rows)).reshape(rows.shape)
+    return found.movedim(0, dim).contiguous()
 
 
 def scatter(
@@ -91,17 +99,19 @@ def scatter(
         As `src`, with `dim_size` in place of the number of elements.
     """
     name = "pyops.torch.nn.scatter"
-    rows = _rows(name, src, dim)
-    if reduce not in (*_SUMS, *_EXTREMES, *_OTHERS):
+    dim = _dimension(name, src, dim)
+    if reduce not in _REDUCTIONS:
         raise ValueError(
-            f"{name}: reduce: expected one of {', '.join((*_SUMS, *_EXTREMES, *_OTHERS))}, "
-            f"got {reduce!r}"
+            f"{name}: reduce: expected one of {', '.join(_REDUCTIONS)}, got {reduce!r}"
         )
-    _check_index(name, index, rows.shape[0])
+    count = src.shape[dim]
+    index = _checked_index(name, index, count)
     groups = groups_of(index, dim_size)
-    if _by_torch(rows, reduce):
-        return _reduced(rows, index.long(), groups, reduce).movedim(0, dim)
-    return _aggregated(_by_index(name, index, groups), rows, groups, reduce).movedim(0, dim)
+    by_operator = reduce in _SUMS or (exporting() and reduce in _EXTREMES)
+    if not by_operator or _by_torch("aggregate", src, count, index):
+        return _reduced(name, src, index.long(), dim, groups, reduce)
+    found = _aggregated(_by_index(name, index, groups), src.movedim(dim, 0), groups, reduce)
+    return found.movedim(0, dim).contiguous()
 
 
 def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
@@ -123,16 +133,21 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     if reduce not in (*_SUMS, *_EXTREMES):
         expected = ", ".join((*_SUMS, *_EXTREMES))
         raise ValueError(f"{name}: reduce: expected one of {expected}, got {reduce!r}")
-    count = _rows(name, src, 0).shape[0]
-    check_offsets(f"{name}: ptr", ptr, count)
+    count = src.shape[_dimension(name, src, 0)]
+    ptr = check_offsets(f"{name}: ptr", ptr, count)
     groups = ptr.shape[0] - 1
     if reduce in _EXTREMES and not exporting():
         found = torch._segment_reduce(src, _EXTREMES[reduce], offsets=ptr)
         empty = (ptr.diff() == 0).view(-1, *[1] * (src.dim() - 1))
         return torch.where(empty, 0, found)
-    if _by_torch(src, reduce):
-        return _reduced(src, rows_of(ptr, count).long(), groups, reduce)
-    return _aggregated(_by_offsets(ptr, count), src, groups, reduce)
+    if not _by_torch("aggregate", src, count, ptr):
+        return _aggregated(_by_offsets(ptr, count), src, groups, reduce)
+    if src.dtype in DTYPES and not recording(ptr) and not is_recorded((src,)):
+        return torch._segment_reduce(src, _SUMS[reduce], offsets=ptr, initial=0)
+    total = _reduced(name, src, rows_of(ptr, count).long(), 0, groups, "sum")
+    if reduce != "mean":
+        return total
+    return total / ptr.diff().clamp(min=1).view(-1, *[1] * (src.dim() - 1))
 
 
 def groups_of(index: Tensor, given: int | None) -> int:
@@ -149,18 +164,20 @@ def groups_of(index: Tensor, given: int | None) -> int:
     return int(on_host(index).max()) + 1 if index.numel() else 0
 
 
-def _by_torch(rows: Tensor, reduce: str) -> bool:
-    """Whether the operators have no such reduction, or have it no faster.
+def _by_torch(operator: str, src: Tensor, count: int, index: Tensor) -> bool:
+    """Whether the operations of torch reduce so many rows, as they do in PyTorch Geometric.
 
-    They give the gradient of an extreme to the first of equals, which these share.
+    The operators do not share the gradient of an extreme among equal elements, so extremes are left
+    to torch at any size.
     """
-    if rows.dtype not in DTYPES or reduce in _OTHERS:
+    if src.dtype not in DTYPES:
         return True
     if exporting():
         return False
-    if not rows.numel() or reduce not in _SUMS:
+    elements = src.numel()
+    if elements < _NARROW[operator] * count or not elements:
         return True
-    return bool(rows.numel() < _NARROW["sum"] * rows.shape[0])
+    return not is_packed(operator, elements, index)
 
 
 def _aggregated(graph: _graph.Graph | Ends, rows: Tensor, groups: int, reduce: str) -> Tensor:
@@ -173,45 +190,73 @@ def _columns(rows: Tensor) -> Tensor:
     return rows.flatten(1) if rows.dim() > 1 else rows.unsqueeze(1)
 
 
-def _reduced(rows: Tensor, index: Tensor, groups: int, reduce: str) -> Tensor:
-    shape = groups, *rows.shape[1:]
-    places = index.view(-1, *[1] * (rows.dim() - 1)).expand_as(rows)
-    if reduce in _EXTREMES:
-        zeros = rows.new_zeros(shape)
-        return zeros.scatter_reduce(0, places, rows, _EXTREMES[reduce], include_self=False)
-    if reduce == "mul":
-        return rows.new_ones(shape).scatter_reduce(0, places, rows, "prod")
-    if reduce == "any":
-        return rows.new_zeros(shape).scatter(0, places, rows)
-    total = rows.new_zeros(shape)
-    if rows.dim() == 1:  # the way back picks by an index, which is faster than to gather
-        total = total.index_add(0, index, rows)
-    else:
-        total = total.scatter_add(0, places, rows)
-    if reduce != "mean":
-        return total
-    counts = rows.new_zeros(groups).index_add(0, index, rows.new_ones(index.shape)).clamp(min=1)
-    return total / counts.view(-1, *[1] * (rows.dim() - 1))
+def _reduced(name: str, src: Tensor, index: Tensor, dim: int, groups: int, reduce: str) -> Tensor:
+    """A reduction along a dimension by operations of torch, which check the index."""
+    shape, places = [*src.shape], index
+    shape[dim] = groups
+    if len(shape) > 1:
+        along = [1] * len(shape)
+        along[dim] = -1
+        places = index.view(along).expand_as(src)
+    try:
+        if reduce in _SUMS:
+            total = _added(src.new_zeros(shape), dim, places, src)
+            if reduce != "mean":
+                return total
+            ones = src.new_ones(index.shape)
+            counts = _added(src.new_zeros(groups), 0, index, ones).clamp(min=1)
+            return total / (counts if len(shape) == 1 else counts.view(along))
+        if reduce in _EXTREMES:
+            zeros = src.new_zeros(shape)
+            return zeros.scatter_reduce(dim, places, src, _EXTREMES[reduce], include_self=False)
+        if reduce == "mul":
+            return src.new_ones(shape).scatter_reduce(dim, places, src, "prod")
+        return src.new_zeros(shape).scatter(dim, places, src)
+    except (IndexError, RuntimeError):
+        check_groups(name, index, groups)
+        raise
 
 
-def _softmax(rows: Tensor, index: Tensor, groups: int) -> Tensor:
-    tops = _reduced(rows.detach(), index, groups, "max")
-    powers = (rows - tops.index_select(0, index)).exp()
-    totals = _reduced(powers, index, groups, "sum")
-    return powers / totals.index_select(0, index)
+def _added(total: Tensor, dim: int, places: Tensor, src: Tensor) -> Tensor:
+    if src.dim() == 1 and src.shape[0] >= _SELECTED:
+        return total.index_add(0, places, src)
+    # In place, except where torch may map over a batch in which the total is not one.
+    found: Tensor = (total.scatter_add if moving() else total.scatter_add_)(dim, places, src)
+    return found
 
 
-def _rows(name: str, src: object, dim: int) -> Tensor:
-    """The elements, first of all dimensions the one of the groups."""
-    found = placed(f"{name}: src", src)
-    if not -found.dim() <= dim < found.dim():
-        raise ValueError(f"{name}: dim: expected one of {found.dim()} dimensions, got {dim}")
-    return found.movedim(dim, 0)
+def _softmax(name: str, src: Tensor, index: Tensor, dim: int, groups: int) -> Tensor:
+    tops = _reduced(name, src.detach(), index, dim, groups, "max")
+    powers = (src - tops.index_select(dim, index)).exp()
+    totals = _reduced(name, powers, index, dim, groups, "sum")
+    return powers / totals.index_select(dim, index)
 
 
-def _check_index(name: str, index: Tensor, count: int) -> None:
-    if integers(f"{name}: index", index).shape[0] != count:
-        raise ValueError(f"{name}: index: expected shape ({count},), got {tuple(index.shape)}")
+def _dimension(name: str, src: Tensor, dim: int) -> int:
+    """The number of a dimension, from 0."""
+    if not isinstance(src, Tensor) or not src.is_cpu:
+        placed(f"{name}: src", src)
+    dims: int = src.dim()
+    if not -dims <= dim < dims:
+        raise ValueError(f"{name}: dim: expected one of {dims} dimensions, got {dim}")
+    return dim % dims
+
+
+def _checked_index(name: str, index: Tensor, count: int) -> Tensor:
+    if type(index) is not Tensor or not index.is_cpu or index.dtype is not torch.int64:
+        index = integers(f"{name}: index", index)
+    shape = index.shape
+    if len(shape) != 1:
+        raise ValueError(f"{name}: index: expected one dimension, got {len(shape)}")
+    if shape[0] != count:
+        raise ValueError(f"{name}: index: expected shape ({count},), got {tuple(shape)}")
+    return index
+
+
+def check_groups(name: str, index: Tensor, groups: int) -> None:
+    """Refuse an index with numbers of other groups than there are."""
+    if not recording(index):
+        check_bounds(f"{name}: index", array_of(index), groups, "groups")
 
 
 def _by_index(name: str, index: Tensor, groups: int) -> _graph.Graph | Ends:

@@ -27,6 +27,7 @@ from ._edge_index import (
 )
 from ._functions import scatter
 from ._remember import remembered
+from ._routes import ALWAYS, is_packed
 
 Fill: TypeAlias = "float | Tensor | str"
 CPU = torch.device("cpu")
@@ -53,7 +54,8 @@ class Edges:
 
     index: Tensor
     """The edges [2, edges], as the layer was given them, then the self loops."""
-    graph: _graph.Graph | Ends
+    graph: _graph.Graph | Ends | None
+    """None if operations of torch reduce messages, for which nothing is packed."""
     num_dst: int
     into: int
     """The row of the index with the nodes that messages go to."""
@@ -159,6 +161,7 @@ def edges_of(
     device: torch.device = CPU,
     loops: int | None = None,
     into: int = 1,
+    route: tuple[str, int] = ALWAYS,
 ) -> Edges:
     """The edges of a layer and their graph, packed once for the same tensor.
 
@@ -178,6 +181,8 @@ def edges_of(
         Take self loops away, and put one for each of so many nodes at the end.
     into : {0, 1}
         The row of the index with the nodes that messages go to.
+    route : (str, int)
+        The operator and the elements of an edge by which `is_packed` decides.
     """
     edge_index = checked(caller, edge_index, device)
     label = f"{caller}: edge_index"
@@ -199,25 +204,34 @@ def edges_of(
     parts, values = parts_of(edge_index), values_of(edge_index)
     if recording(parts[-1]):
         return _traced(index_of(edge_index, parts), values, num_src, num_dst, loops, into)
-    hosts = hosts_of(edge_index)
+    given = parts[-1].shape[-1]
+    operator, width = route
 
-    def pack() -> _Packed:
-        index, kept = index_of(edge_index, hosts), None
-        if loops is not None:
-            index, kept = _looped(index, loops)
+    def packed(index: Tensor) -> _graph.Graph:
         ends = index.detach().numpy()
         try:
             sizes = num_src, num_dst, ends.shape[1]
-            graph = _graph._restore(ends[1 - into], ends[into], None, *sizes)
+            return _graph._restore(ends[1 - into], ends[into], None, *sizes)
         except IndexError as error:
             raise IndexError(f"{label}: {error}") from None
+
+    if not is_packed(operator, width * (given + (loops or 0)), parts[-1]):
+        index, kept = _looped(index_of(edge_index, parts), loops)
+        if index.numel():
+            lowest, highest = torch.aminmax(index)
+            if int(lowest) < 0 or int(highest) >= min(num_src, num_dst):
+                packed(index)  # refuses what is out of the range of its row
+        return Edges(index, None, num_dst, into, given, loops, kept, values=values)
+    hosts = hosts_of(edge_index)
+
+    def pack() -> _Packed:
+        index, kept = _looped(index_of(edge_index, hosts), loops)
         own = None if index is hosts[0] else index.to(device)
-        return _Packed(graph, own, None if kept is None else kept.to(device))
+        return _Packed(packed(index), own, None if kept is None else kept.to(device))
 
     form = edge_index.layout if isinstance(edge_index, Tensor) else None
     found = remembered(hosts, (form, num_src, num_dst, loops, into), pack)
     index = edge_index if found.index is None else found.index
-    given = parts[-1].shape[-1]
     return Edges(index, found.graph, num_dst, into, given, loops, found.kept, values=values)
 
 
@@ -229,7 +243,10 @@ def least(counts: Sequence[int]) -> int:
     return found
 
 
-def _looped(index: Tensor, loops: int) -> tuple[Tensor, Tensor | None]:
+def _looped(index: Tensor, loops: int | None) -> tuple[Tensor, Tensor | None]:
+    """The edges without self loops, then one for each of so many nodes; and the edges kept."""
+    if loops is None:
+        return index, None
     keep = index[0] != index[1]
     kept = None if bool(keep.all()) else keep.nonzero()[:, 0]
     others = index if kept is None else index[:, kept]

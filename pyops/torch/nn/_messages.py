@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 from torch.fx import Proxy
 
+from .._call import DTYPES
+from .._host import without_subclass
 from ._edge_index import EdgeIndex, is_sparse, placed, with_values
 from ._functions import scatter, softmax
 from ._graph import Edges, edges_of
+from ._routes import ALWAYS
 
 Pair: TypeAlias = "tuple[Tensor, Tensor | None]"
 Size: TypeAlias = "tuple[int, int] | None"
@@ -72,9 +75,10 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         return self.aggr_module is not None or self.aggr in EXTREMES
 
     def _gathered(self, messages: Tensor, index: Tensor, rows: int) -> Tensor:
-        """Messages reduced after they were made."""
+        """Messages reduced after they were made; for a mean, their sum."""
         if self.aggr_module is None:
-            return scatter(messages, index, 0, rows, self.aggr)
+            reduce = self.aggr if self.aggr in EXTREMES else "sum"
+            return scatter(messages, index, 0, rows, reduce)
         return self.aggr_module(messages, index, dim_size=rows, dim=0)
 
     def __init_subclass__(cls, **given: Any) -> None:
@@ -114,22 +118,41 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         ends: tuple[int, int | None],
         size: Size,
         loops: int | None,
-        device: torch.device,
+        like: Tensor,
+        route: tuple[str, int],
     ) -> Edges:
-        """The edges from and to as many nodes as there are rows in the first and second place."""
+        """The edges from and to as many nodes as there are rows in the first and second place.
+
+        A sparse matrix has sizes of its own, which stand in the place of `size`. The route is that
+        for features like the ones given; types that operators refuse are refused at any size.
+        """
+        edge_index, what = without_subclass(edge_index), "size"
+        if is_sparse(edge_index):
+            size, what = (edge_index.shape[1], edge_index.shape[0]), "edge_index"
+            loops = None if loops is None else min(size)
         if size is not None:
             for place, (count, asked) in enumerate(zip(ends, size, strict=True)):
                 if count is not None and asked is not None and count != asked:
                     raise ValueError(
-                        f"{self._label}: size: expected {count} nodes in place {place}, "
+                        f"{self._label}: {what}: expected {count} nodes in place {place}, "
                         f"as x has rows, got {asked}"
                     )
         into = int(self.flow == FLOWS[0])
         first, second = ends
         if second is None:
             second = first if size is None or size[1] is None or not into else size[1]
-        sizes = first, second
-        return edges_of(self._label, edge_index, *sizes, device=device, loops=loops, into=into)
+        if like.dtype not in DTYPES or torch.is_autocast_enabled("cpu"):
+            route = ALWAYS
+        return edges_of(
+            self._label,
+            edge_index,
+            first,
+            second,
+            device=like.device,
+            loops=loops,
+            into=into,
+            route=route,
+        )
 
     def _same_nodes(self, ends: tuple[int, int | None]) -> None:
         """Where messages flow back, results have a row for each node in the first place."""
@@ -160,6 +183,8 @@ class Attention(Messages):
     """A layer whose messages are weighted by a softmax, with several heads."""
 
     bias: Tensor | None
+    _operator: str
+    """What sums the messages along a packed graph."""
 
     def __init__(
         self,
@@ -184,6 +209,11 @@ class Attention(Messages):
         """Of the features of all heads, and of the result."""
         inner = self.heads * self.out_channels
         return inner, inner if self.concat else self.out_channels
+
+    @property
+    def _route(self) -> tuple[str, int]:
+        """The operator, and the elements of a message."""
+        return self._operator, self._widths[0]
 
     def _both(self, x: Tensor | Pair) -> tuple[Tensor, Tensor]:
         """Features of sources and destinations."""
@@ -215,9 +245,10 @@ class Attention(Messages):
         are wanted or needed.
         """
         alpha, rows = None, edges.num_dst + edges.spare
-        if weighted or self._by_message:
+        by_message = self._by_message or edges.graph is None
+        if weighted or by_message:
             alpha = softmax(scores(), edges.dst, num_nodes=rows)
-        if self._by_message:
+        if by_message:
             assert alpha is not None
             factors = alpha if mask is None else alpha * mask
             messages = factors.unsqueeze(-1) * values()

@@ -7,29 +7,30 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ... import graph as _graph
 from .._call import recording
 from .._graph import Ends, Graph
-from .._host import on_host
-from ._edge_index import rows_of
+from .._host import on_host, plain
+from ._edge_index import check_offsets, integers, rows_of
 
 _MOST_GRAPHS = 16
 _recent: deque[tuple[tuple[Any, Any], Graph, _graph.Graph]] = deque(maxlen=_MOST_GRAPHS)
 
 
 def graphs_of_neighbours(
-    neighbours: Mapping[str, Tensor], num_src: int
+    caller: str, neighbours: Mapping[str, Tensor], num_src: int
 ) -> tuple[Graph | Ends, _graph.Graph | None]:
     """The graph from neighbours to rows, packed once for as long as they are in use, and the one
     turned round, None where torch traces.
 
     It is told by its contents: tensors may be new ones, or be written to.
     """
-    index, splits = neighbours["neighbors_index"], neighbours["neighbors_row_splits"]
+    label = f"{caller}: neighbors: neighbors"
+    index = integers(f"{label}_index", neighbours["neighbors_index"])
+    splits = integers(f"{label}_row_splits", neighbours["neighbors_row_splits"])
     if recording(index):
         return Ends(index, rows_of(splits, index.shape[0]), num_src, splits.shape[0] - 1), None
     index, splits = plain(index), plain(splits)
@@ -38,7 +39,11 @@ def graphs_of_neighbours(
         for held, graph, back in list(_recent):
             if graph.num_src == num_src and all(map(np.array_equal, arrays, held)):
                 return graph, back
-        made: Graph = Graph.from_csc(arrays[1], arrays[0], num_src)  # type: ignore[assignment]
+        check_offsets(f"{label}_row_splits", splits, len(index))
+        try:
+            made: Graph = Graph.from_csc(*arrays[::-1], num_src)  # type: ignore[assignment]
+        except IndexError as error:
+            raise IndexError(f"{label}_index: {error}") from None
     for name in ("in_offsets", "out_offsets"):
         made._index(name)  # which both share
     back = made.reverse()
@@ -46,8 +51,24 @@ def graphs_of_neighbours(
     return made, back
 
 
-def plain(tensor: Tensor) -> Tensor:
-    """The tensor itself, within transformations of torch.func that wrap it."""
-    while torch._C._functorch.is_gradtrackingtensor(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
-    return tensor
+def check_points(label: str, points: object, coordinates: int | None = None) -> None:
+    """Refuse what is not a tensor of points [n, coordinates]."""
+    if not isinstance(points, Tensor):
+        raise TypeError(f"{label}: expected a torch.Tensor, got {type(points).__name__}")
+    if not points.is_floating_point():
+        raise TypeError(f"{label}: expected floating-point coordinates, got {points.dtype}")
+    if points.dim() != 2 or coordinates not in (None, points.shape[1]):
+        raise ValueError(
+            f"{label}: expected shape (n, {'d' if coordinates is None else coordinates}), the same "
+            f"points for a whole batch, got {tuple(points.shape)}"
+        )
+
+
+def check_function(label: str, f: Tensor, points: int) -> None:
+    """Refuse values that are not of as many points, [points, d] or [batch, points, d]."""
+    if not isinstance(f, Tensor):
+        raise TypeError(f"{label}: expected a torch.Tensor, got {type(f).__name__}")
+    if f.dim() not in (2, 3) or f.shape[-2] != points or 0 in f.shape[:-2]:
+        raise ValueError(
+            f"{label}: expected shape ({points}, d) or (batch, {points}, d), got {tuple(f.shape)}"
+        )

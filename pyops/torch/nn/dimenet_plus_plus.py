@@ -6,6 +6,7 @@ from torch.nn import Linear, ModuleList
 
 import pyops.torch as pt
 
+from .._host import without_subclass
 from ._dimenet import Activation, activation, glorot_orthogonal, reset
 from ._radius import neighbours
 from .bessel_basis_layer import BesselBasisLayer
@@ -158,6 +159,7 @@ class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
         -------
         tensor, shape (out_channels,) or, with a batch, (num_molecules, out_channels)
         """
+        batch = without_subclass(batch)
         near = neighbours(pos, batch, self.cutoff, self.max_num_neighbors)
         vectors = pt.edge_update(near.graph, pos, -pos, mode="sum")
         dist = vectors.pow(2).sum(dim=-1).sqrt()

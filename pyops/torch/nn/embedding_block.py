@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Embedding, Linear
 
+from .._host import without_subclass
 from ._dimenet import Activation
 
 
@@ -40,6 +41,7 @@ class EmbeddingBlock(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Tensor, rbf: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """The messages of edges j -> i between atoms of the numbers x."""
+        x, i, j = map(without_subclass, (x, i, j))
         atoms = self.emb(x)
         own, other, radial = self.lin.weight.chunk(3, 1)
         ends = (atoms @ own.T).index_select(0, i) + (atoms @ other.T).index_select(0, j)

@@ -52,6 +52,8 @@ class GATConv(Attention):
     Velickovic et al., Graph attention networks, arXiv:1710.10903.
     """
 
+    _operator = "gat"
+
     def __init__(
         self,
         in_channels: int | tuple[int, int],
@@ -145,8 +147,8 @@ class GATConv(Attention):
         self._same_nodes(ends)
         loops = None
         if self.add_self_loops:
-            loops = least(size or [n for n in ends if n is not None])
-        edges = self._edges(edge_index, ends, size, loops, x_src.device)
+            loops = least(size if size is not None else [n for n in ends if n is not None])
+        edges = self._edges(edge_index, ends, size, loops, x_src, self._route)
         scores = self._edge_scores(edges, edge_attr)
         mask = self._mask(edges, x_src)
         weighted = bool(return_attention_weights)

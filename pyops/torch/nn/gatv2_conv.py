@@ -55,6 +55,8 @@ class GATv2Conv(Attention):
     Brody et al., How attentive are graph attention networks?, arXiv:2105.14491.
     """
 
+    _operator = "gat_v2"
+
     def __init__(
         self,
         in_channels: int | tuple[int, int],
@@ -127,7 +129,7 @@ class GATv2Conv(Attention):
         ends = left.shape[0], right.shape[0]
         self._same_nodes(ends)
         loops = least(ends) if self.add_self_loops else None
-        edges = self._edges(edge_index, ends, None, loops, left.device)
+        edges = self._edges(edge_index, ends, None, loops, x_l, self._route)
         features = edges.features(self._label, edge_attr, self.fill_value)
         if features is not None:
             if self.lin_edge is None:

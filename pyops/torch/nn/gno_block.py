@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ._neighbours import check_function, check_points
 from .integral_transform import IntegralTransform
 from .linear_channel_mlp import Activation, LinearChannelMLP
 from .neighbor_search import NeighborSearch
@@ -111,6 +112,10 @@ class GNOBlock(nn.Module):  # type: ignore[misc]
         f_y is [n, channels] or [batch, n, channels]; the result [m, out_channels] or
         [batch, m, out_channels].
         """
+        for name, points in ("y", y), ("x", x):
+            check_points(f"GNOBlock: {name}", points, self.coord_dim)
+        if f_y is not None:
+            check_function("GNOBlock: f_y", f_y, len(y))
         neighbors = self.neighbor_search(data=y, queries=x, radius=self.radius)
         embed = self.pos_embedding or (lambda points: points)
         return self.integral_transform(y=embed(y), x=embed(x), neighbors=neighbors, f_y=f_y)

@@ -10,8 +10,9 @@ from torch.nn import functional
 from ...graph import Graph as PlainGraph
 from .. import aggregate, edge_update, kernel_conv
 from .._graph import Ends, Graph
+from .._host import without_subclass
 from .._phases import moving
-from ._neighbours import graphs_of_neighbours
+from ._neighbours import check_function, check_points, graphs_of_neighbours
 from ._product import gathered, product
 from .linear_channel_mlp import Activation, LinearChannelMLP, linear_layers
 
@@ -108,9 +109,16 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         -------
         tensor, shape (m, d4) or (batch, m, d4)
         """
-        x, splits = y if x is None else x, neighbors["neighbors_row_splits"]
+        caller, x = "IntegralTransform", y if x is None else x
+        for name, points in ("y", y), ("x", x):
+            check_points(f"{caller}: {name}", points)
+        if f_y is not None:
+            check_function(f"{caller}: f_y", f_y, y.shape[0])
+        indices = "neighbors_index", "neighbors_row_splits"
+        neighbors = {**neighbors, **{name: without_subclass(neighbors[name]) for name in indices}}
+        splits = neighbors["neighbors_row_splits"]
         where = Where(
-            *graphs_of_neighbours(neighbors, y.shape[0]),
+            *graphs_of_neighbours(caller, neighbors, y.shape[0]),
             splits[1:] - splits[:-1],
             self._weight(neighbors, weights, y),
             self.reduction,

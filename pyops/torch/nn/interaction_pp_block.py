@@ -8,6 +8,7 @@ from torch.nn import Linear, ModuleList
 
 import pyops.torch as pt
 
+from .._host import without_subclass
 from ._dimenet import Activation, product, reset
 from ._indices import check_rows, graph_of_indices
 from ._linear import is_plain
@@ -95,6 +96,7 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
             The edges k -> j and j -> i of each triplet.
         """
         caller, edges = "InteractionPPBlock", x.shape[0]
+        idx_kj, idx_ji = without_subclass(idx_kj), without_subclass(idx_ji)
         check_rows(caller, edges, {"rbf": rbf})
         graph = graph_of_indices(caller, {"idx_kj": idx_kj, "idx_ji": idx_ji}, edges, edges)
         check_rows(caller, idx_kj.shape[0], {"sbf": sbf})

@@ -8,9 +8,10 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ..._pairs import close_pairs
 from .._call import exporting, recording
+from .._host import plain
 from .._library import LIBRARY
 from ._edge_index import rows_of
-from ._neighbours import plain
+from ._neighbours import check_points
 
 AT_ONCE = 2**22
 """The most distances that are held at a time."""
@@ -56,6 +57,8 @@ class NeighborSearch(nn.Module):  # type: ignore[misc]
             "neighbors_index", int64 [num_neighbors], ascending for each query;
             "neighbors_row_splits", int64 [m + 1]; with `return_norm` also "weights".
         """
+        check_points("NeighborSearch: data", data)
+        check_points("NeighborSearch: queries", queries, data.shape[1])
         splits, index = self._search(data, queries, float(radius))
         found = {"neighbors_index": index, "neighbors_row_splits": splits}
         if self.return_norm:

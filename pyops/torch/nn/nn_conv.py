@@ -97,7 +97,8 @@ class NNConv(Messages):
             right = None  # nobody reads it, and it may have other rows
         ends = left.shape[0], None if right is None else right.shape[0]
         self._same_nodes(ends)
-        edges = self._edges(edge_index, ends, size, None, left.device)
+        route = "kernel_conv", self.in_channels_l * self.out_channels
+        edges = self._edges(edge_index, ends, size, None, left, route)
         if left.shape[1] != self.in_channels_l:
             raise ValueError(
                 f"{self._label}: x: expected shape (nodes, {self.in_channels_l}), "
@@ -112,17 +113,21 @@ class NNConv(Messages):
         return out if self.bias is None else out + self.bias
 
     def _convolved(self, edges: Edges, x: Tensor, features: Tensor) -> Tensor:
-        if self._by_message:
+        if edges.graph is None:
+            matrices = self._matrices(x, features).view(-1, x.shape[1], self.out_channels)
+            messages = (x.index_select(0, edges.src).unsqueeze(1) @ matrices).squeeze(1)
+            out = self._gathered(messages, edges.dst, edges.num_dst)
+        elif self._by_message:
             messages = self._summed(apart(edges, x.shape[0]), x, features)
             return self._gathered(messages, edges.dst, edges.num_dst)
-        out = self._summed(edges.graph, x, features)
+        else:
+            out = self._summed(edges.graph, x, features)
         return out / edges.degrees(out)[:, None] if self.aggr == "mean" else out
 
-    def _summed(self, graph: Any, x: Tensor, features: Tensor) -> Tensor:
-        layers = _layers(self.nn)
+    def _check_network(self, layers: list[Any] | None, x: Tensor, features: Tensor) -> None:
+        """Refuse a network whose layers do not fit features and channels."""
         if layers is None:
-            matrix = self.nn(features).reshape(-1, x.shape[1] * self.out_channels)
-            return _ops.gno_aggregate(graph, x, matrix)
+            return
         rows = x.shape[1] * self.out_channels
         if layers[-1].weight.shape[0] != rows:
             raise ValueError(
@@ -130,17 +135,42 @@ class NNConv(Messages):
                 f"got {layers[-1].weight.shape[0]}"
             )
         if not _is_fused(layers):
-            hidden = features
-            for layer in layers[:-1]:
-                hidden = layer(hidden)
-            return _ops.kernel_conv(graph, x, hidden, layers[-1].weight, layers[-1].bias)
-        first, between, last = layers
+            return
+        first, _, last = layers
         widths = features.shape[-1], first.weight.shape[0]
         if widths != (first.weight.shape[1], last.weight.shape[1]):
             raise ValueError(
                 f"{self._label}: edge_attr: expected {first.weight.shape[1]} columns and "
                 f"{last.weight.shape[1]} hidden units for nn, got {widths[0]} and {widths[1]}"
             )
+
+    def _matrices(self, x: Tensor, features: Tensor) -> Tensor:
+        """The matrix of each edge, in a row."""
+        try:
+            matrices = self.nn(features)
+        except RuntimeError:
+            self._check_network(_layers(self.nn), x, features)
+            raise
+        rows = x.shape[1] * self.out_channels
+        if matrices.numel() != rows * features.shape[0]:
+            self._check_network(_layers(self.nn), x, features)
+            raise ValueError(
+                f"{self._label}: nn: expected in_channels * out_channels = {rows} numbers for each "
+                f"of {features.shape[0]} edges, got shape {tuple(matrices.shape)}"
+            )
+        return matrices.reshape(-1, rows)
+
+    def _summed(self, graph: Any, x: Tensor, features: Tensor) -> Tensor:
+        layers = _layers(self.nn)
+        self._check_network(layers, x, features)
+        if layers is None:
+            return _ops.gno_aggregate(graph, x, self._matrices(x, features))
+        if not _is_fused(layers):
+            hidden = features
+            for layer in layers[:-1]:
+                hidden = layer(hidden)
+            return _ops.kernel_conv(graph, x, hidden, layers[-1].weight, layers[-1].bias)
+        first, between, last = layers
         return _ops.gno_conv(
             graph,
             x,

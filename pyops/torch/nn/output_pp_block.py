@@ -8,6 +8,7 @@ from torch.nn import Linear, ModuleList
 
 import pyops.torch as pt
 
+from .._host import without_subclass
 from ._dimenet import Activation, glorot_orthogonal, product, reset
 from ._functions import groups_of
 from ._indices import check_rows, graph_of_indices
@@ -83,6 +84,7 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
         num_nodes : int, optional
             Number of atoms; one more than the largest in i if not given.
         """
+        i = without_subclass(i)
         num_nodes = groups_of(i, num_nodes)
         graph = graph_of_indices("OutputPPBlock", {"i": i}, num_nodes, num_nodes)
         check_rows("OutputPPBlock", i.shape[0], {"x": x, "rbf": rbf})

@@ -7,6 +7,7 @@ from torch import Tensor
 
 import pyops.torch as pt
 
+from .._host import without_subclass
 from ._dimenet import Envelope
 
 
@@ -66,6 +67,6 @@ class SphericalBasisLayer(torch.nn.Module):  # type: ignore[misc]
         harmonics = torch.stack(
             [math.sqrt((2 * n + 1) / (4 * math.pi)) * p for n, p in enumerate(legendre)], 1
         )[:, : self.num_spherical]
-        part = self.radial(dist).index_select(0, idx_kj)
+        part = self.radial(dist).index_select(0, without_subclass(idx_kj))
         parts = part.view(-1, self.num_spherical, self.num_radial)
         return (parts * harmonics.unsqueeze(2)).flatten(1)

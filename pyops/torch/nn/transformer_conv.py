@@ -51,6 +51,10 @@ class TransformerConv(Attention):
     classification, arXiv:2009.03509.
     """
 
+    _operator = "transformer_conv"
+    _alpha = None
+    """As PyTorch Geometric has it after each call, for what reads its layers and these alike."""
+
     def __init__(
         self,
         in_channels: int | tuple[int, int],
@@ -111,7 +115,7 @@ class TransformerConv(Attention):
         query = self.lin_query(right)
         key, value = self.lin_key(left), self.lin_value(left)
         ends = left.shape[0], right.shape[0]
-        edges = self._edges(edge_index, ends, None, None, left.device)
+        edges = self._edges(edge_index, ends, None, None, query, self._route)
         features = edges.features(self._label, edge_attr, 0.0)
         if (features is None) != (self.lin_edge is None):
             expected = (
