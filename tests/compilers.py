@@ -14,7 +14,8 @@ from pyops import _functions
 ROOT = Path(__file__).parents[1]
 FORTRAN = ROOT / "fortran"
 COMPILERS = {
-    "gfortran": "-std=f2018 -g -O1 -fcheck=all -fsanitize=address -Wall -Wextra -Werror=unused",
+    "gfortran": "-std=f2018 -g -O1 -fcheck=all -fsanitize=address -Wall -Wextra -Werror=unused"
+    " -ffpe-trap=invalid,zero,overflow",
     "flang-22": "-g -O1",
 }
 
