@@ -151,5 +151,20 @@ class Whole(Build):
         return targets
 
 
+class Installed(Build):
+    """No sources: the modules and the library as `python -m pyops --flags` names them."""
+
+    flags = ("-g", "-O1", "-fcheck=all", *pyops.__main__.flags())
+
+    def __init__(self, folder):
+        super().__init__("gfortran", None, folder)
+
+    def listed(self):
+        return []
+
+    def libraries(self):
+        return self.flags
+
+
 def available():
     return [name for name in COMPILERS if shutil.which(name)]

@@ -1,11 +1,14 @@
-"""Faults to seed into the executable statements of the kernels."""
+"""Faults to seed into the executable statements of kernels, macros and nodes."""
 
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
+
+from .fault_sites import name_of, paths
 
 _PIECE = r"(?:\w|\$\{.*?\}\$)+"  # a name, or one that fypp puts together
 _ARGS = r"\([^()]*\)"
@@ -86,6 +89,10 @@ _SPARED = [
     r"\bwork = .*|.*- before \+ middle\*step\*price < work.*",  # how even the parts are
     # how many rows are taken at once
     r"\bstretch = .*|\bstretch_(?:rows|entries) = .*|\bstop = last_within.*|\bparts = .*",
+    # what is prefetched
+    r"(?:\bif \(.*\) )?\bcall prefetch_(?s:.*)|\b(?:soon|ahead|asked|far|(?:edge_)?bytes) = .*",
+    rf"\bentries_ahead{_ARGS}|\bif \(p \+ (?:near|ahead) <= known\).*|\bif \(soon > 0.*",
+    r"\brow = \$\{bytes\}.*|\br = \(nodes\(p \+ ahead.*",
     r"\bpacked\(top \+ 1:.*",  # lanes beyond the last row: computed with, never read
     r"\bif \(depth < 1\).*",  # for the vectoriser
     r"\bif \((?:padded == conv%inward|top == lanes.*)\)(?: return)?",  # a shorter way to the same
@@ -120,14 +127,23 @@ _NOT_EXECUTABLE = re.compile(
 
 @dataclass(frozen=True)
 class Mutant:
-    """A kernel with one fault."""
+    """A template with one fault."""
 
+    family: str
     file: str
     line: int
     kind: str
     before: str
     after: str
-    text: str
+    path: Path = field(repr=False)
+    span: slice = field(repr=False)
+    changed: str = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The whole of the template, with the fault."""
+        whole = self.path.read_text()
+        return whole[: self.span.start] + self.changed + whole[self.span.stop :]
 
     def __str__(self) -> str:
         after = self.after or "nothing"
@@ -143,8 +159,8 @@ def _matches(pattern: str, text: str) -> Iterator[re.Match]:
         match = compiled.search(text, match.start() + 1)
 
 
-def mutants(path: Path) -> Iterator[Mutant]:
-    """All of one file."""
+def mutants(path: Path, family: str) -> Iterator[Mutant]:
+    """All of one template."""
     whole = path.read_text()
     for statement in re.finditer(r"(?:.*&\n)*.*\n", whole):
         text = statement[0]
@@ -164,26 +180,38 @@ def mutants(path: Path) -> Iterator[Mutant]:
                 inserted = match.expand(new)
                 changed = text[:start] + inserted + text[stop:]
                 mutant = Mutant(
-                    path.name,
+                    family,
+                    name_of(path),
                     whole.count("\n", 0, statement.start() + left) + 1,
                     kind,
                     " ".join(text[left:right].split()),
                     " ".join((text[left:start] + inserted + text[stop:right]).split()),
-                    whole[: statement.start()] + changed + whole[statement.end() :],
+                    path,
+                    slice(*statement.span()),
+                    changed,
                 )
                 if changed not in seen and not re.search("|".join(_EQUAL), str(mutant)):
                     seen.add(changed)
                     yield mutant
 
 
-def drawn(paths: Iterable[Path], seed: int) -> list[Mutant]:
-    """All of some files in random order, such that files and the kinds of fault take turns."""
-    found = [mutant for path in sorted(paths) for mutant in mutants(path)]
-    random.Random(seed).shuffle(found)
-    met = Counter()
-    turns = {}
-    for mutant in found:
-        group = mutant.file, mutant.kind
-        turns[mutant] = met[group]
-        met[group] += 1
-    return sorted(found, key=turns.__getitem__)
+def _by_turns(mutants: list[Mutant], group: Callable[[Mutant], object]) -> list[Mutant]:
+    """The same, such that the groups take turns."""
+    met: Counter[object] = Counter()
+    turns = []
+    for mutant in mutants:
+        turns.append(met[group(mutant)])
+        met[group(mutant)] += 1
+    return [m for _, m in sorted(zip(turns, mutants, strict=True), key=lambda pair: pair[0])]
+
+
+def drawn(families: Iterable[str], seed: int, only: str = "*") -> list[Mutant]:
+    """All of some families in random order, such that families, their files and the kinds of
+    fault take turns."""
+    found = []
+    for family in families:
+        templates = [path for path in paths(family) if fnmatch(path.stem, only)]
+        some = [mutant for path in templates for mutant in mutants(path, family)]
+        random.Random(f"{seed} {family}").shuffle(some)
+        found += _by_turns(some, lambda mutant: (mutant.file, mutant.kind))
+    return _by_turns(found, lambda mutant: mutant.family)

@@ -11,7 +11,7 @@ import pytest
 from pyops import Graph
 from pyops._operator import OPERATORS
 
-from .compilers import COMPILERS, ROOT, Build, Sources, Whole, available, cases
+from .compilers import COMPILERS, ROOT, Build, Installed, Sources, Whole, available, cases
 
 PROGRAMS = ROOT / "tests" / "fortran"
 EXAMPLES = ROOT / "examples" / "fortran"
@@ -20,6 +20,9 @@ WIDE = ("-fdefault-integer-8",)
 UNCHECKED = {"gfortran": ("-O0", "-fcheck=no-all", "-fno-sanitize=all"), "flang-22": ("-O0",)}
 """What makes long programs compile in a fraction of the time."""
 pytestmark = pytest.mark.bare
+every_program = pytest.mark.parametrize(
+    "program", ["originals", "tapes", "misuse", "molecules", "watched"]
+)
 
 GRAPH = Graph.from_csc(
     np.array(cases.ADJ_IA) - 1,
@@ -93,7 +96,7 @@ def test_kernels_too(sources, compiler, tmp_path):
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["", "wide integers"])
-@pytest.mark.parametrize("program", ["originals", "tapes", "misuse", "molecules", "watched"])
+@every_program
 def test_program(build, program, wide):
     flags = WIDE + UNCHECKED[build.compiler] if wide else ()
     build.run(PROGRAMS / "listening.f90", PROGRAMS / f"{program}.f90", flags=flags)
@@ -150,6 +153,13 @@ def test_watched_errors_are_written_once(build):
     program = build.link(*programs, flags=UNCHECKED[build.compiler])
     lines = run(program).stderr.splitlines()
     assert lines.count("pyops: gno_conv: params: expected shape (40, 1), got (50, 1)") == 1
+
+
+@every_program
+@pytest.mark.skipif("gfortran" not in available(), reason="no gfortran here")
+def test_program_of_users(program, tmp_path):
+    """With the modules and the library as they are installed."""
+    Installed(tmp_path).run(PROGRAMS / "listening.f90", PROGRAMS / f"{program}.f90")
 
 
 def written(file, dtype):

@@ -10,6 +10,8 @@ from pyops import _kernels
 from pyops._compound import COMPOUNDS
 from pyops._operator import OPERATORS, Operator
 
+from . import fault_sites
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -69,3 +71,17 @@ def test_compounds_are_made_of_operators(name):
 @pytest.mark.parametrize("variant", ["r4", "r8"])
 def test_compiled_phases(name, phase, variant):
     assert hasattr(getattr(_kernels, f"pyops_{name}"), f"{name}_{phase}_{variant}")
+
+
+def test_faults_are_drawn_from_every_template():
+    """Each belongs to one family, or is named as one in which no fault shows."""
+    sites = [path for family in fault_sites.FAMILIES for path in fault_sites.paths(family)]
+    names = [*map(fault_sites.name_of, sites), *fault_sites.NOT_SEEDED]
+    folders = "fortran", "fortran/kernels", "fortran/nodes"
+    every = [path for folder in folders for path in (ROOT / folder).glob("*.fypp")]
+    assert sorted(names) == sorted(map(fault_sites.name_of, every))
+
+
+def test_every_test_is_there_that_is_left_out_of_mutants():
+    left_out = [word for words in fault_sites.BLIND for word in words.split()]
+    assert all([*ROOT.glob(f"tests/{word}.py")] for word in left_out)

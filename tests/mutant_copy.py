@@ -1,0 +1,177 @@
+"""A copy of the tree in which faults are tried out, one at a time."""
+
+import os
+import re
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from .fault_sites import ROOT, operators, parts, tests
+from .mutations import Mutant
+
+DOES_NOT_COMPILE, SAME_CODE, UNDECIDED = "does not compile", "same code", "undecided"
+NOT_COUNTED = DOES_NOT_COMPILE, SAME_CODE, UNDECIDED
+MOST_MEMORY = 8 * 2**30
+MOST_SECONDS = 3600  # of a clock, after which nothing is known
+# An allocator that notices writes past the end, and fills what it hands out with large numbers.
+ALLOCATOR = {
+    "LD_PRELOAD": "libc_malloc_debug.so.0",
+    "MALLOC_CHECK_": "3",
+    "MALLOC_PERTURB_": "129",
+}
+ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1"}
+
+
+def run(*command, cwd=ROOT):
+    """The output of a command that must succeed."""
+    done = subprocess.run(command, cwd=cwd, text=True, capture_output=True)
+    if done.returncode:
+        sys.exit(f"{done.stdout}{done.stderr}\nmutants: failed: {shlex.join(map(str, command))}")
+    return done.stdout
+
+
+def prepare(memory: int | None) -> None:
+    """A process group of its own, of the same priority, and a limit to its memory."""
+    os.setpgrp()
+    if memory:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+
+
+class Copy:
+    """The tree in a folder of its own, built and installed there; what is built stays."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source, self.build, self.log = folder / "source", folder / "build", folder / "log"
+        self.open = folder / "open"  # names the template that has a fault
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.source, ignore_errors=True)
+        listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard")
+        for name in filter(lambda name: (ROOT / name).exists(), listed.splitlines()):
+            (self.source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, self.source / name, follow_symlinks=False)
+        if self.open.exists():  # built from the fault when the last run was cut
+            (self.source / self.open.read_text()).touch()
+        venv.create(folder / "venv", symlinks=True)
+        self.python = folder / "venv" / "bin" / "python"
+        (site,) = (folder / "venv").glob("lib/python*/site-packages")
+        if not (fypp := self.python.with_name("fypp")).exists():  # tests look for it there
+            fypp.symlink_to(shutil.which("fypp"))
+        # The packages of this environment, without those of its own .pth files: pyops itself.
+        outer = [path for path in sys.path if path.endswith("site-packages")]
+        (site / "outer.pth").write_text("\n".join(outer) + "\n")
+        options = "--quiet", "--no-build-isolation", "--no-deps", "--disable-pip-version-check"
+        settings = f"-Cbuild-dir={self.build}", "-Csetup-args=-Dlevels=[]"
+        pip = sys.executable, "-m", "pip", "install", *options, *settings
+        run(*pip, "--upgrade", "--target", site, self.source)
+        self.open.unlink(missing_ok=True)
+        # A folder without it gives way to what is installed.
+        (self.source / "pyops" / "__init__.py").unlink()
+        self.installed = site / "pyops" / "lib" / "libpyops.so"
+        lines = run("ninja", "-t", "commands", "fortran/libpyops.so", cwd=self.build).splitlines()
+        self.archive = next(line for line in lines if "libnodes.a.p/" in line and " csr" in line)
+        self.link = lines[-1]
+        self.made = {line.split()[-1]: line for line in lines if "/fypp " in line}
+        self.compiled = {line.split()[-1]: line for line in lines if line.split()[-2] == "-c"}
+
+    def affected(self, template: Path) -> list[str]:
+        """The sources that are generated from a template, or from one that includes it."""
+        found = []
+        for generated, line in self.made.items():
+            inputs = [word for word in shlex.split(line) if word.endswith(".fypp")]
+            whole = (self.build / inputs[0]).resolve().relative_to(self.source)
+            if template in parts(ROOT / whole):
+                found.append(generated)
+        return found
+
+    def try_out(self, mutant: Mutant) -> str:
+        """What kills it, empty if nothing does, or why it does not count."""
+        where = mutant.path.relative_to(ROOT)
+        sound: dict[Path, bytes] = {}
+
+        def changes(path: Path, line: str) -> bool | None:
+            """Whether a command makes another file of it; None if it fails."""
+            sound[path] = path.read_bytes()
+            if subprocess.run(line, shell=True, cwd=self.build, capture_output=True).returncode:
+                return None
+            return path.read_bytes() != sound[path]
+
+        def all_changes(lines: dict[Path, str]) -> list[Path] | None:
+            found = [(path, changes(path, line)) for path, line in lines.items()]
+            return None if (None in [c for _, c in found]) else [path for path, c in found if c]
+
+        self.open.write_text(str(where))
+        template = self.source / where
+        sound[template] = template.read_bytes()
+        try:
+            template.write_text(mutant.text)
+            lines = {self.build / name: self.made[name] for name in self.affected(mutant.path)}
+            if (generated := all_changes(lines)) is None:
+                return DOES_NOT_COMPILE
+            lines = {}
+            for path in generated:
+                line = self.compiled[path.relative_to(self.build).as_posix()]
+                words = shlex.split(line)
+                lines[self.build / words[words.index("-o") + 1]] = line
+            if (objects := all_changes(lines)) is None:
+                return DOES_NOT_COMPILE
+            if not objects:
+                return SAME_CODE
+            library = self.build / "fortran" / "libpyops.so"
+            both = f"{self.archive} && {self.link}"
+            if changes(library, both) is None:
+                return DOES_NOT_COMPILE
+            sound[self.installed] = self.installed.read_bytes()
+            shutil.copy(library, self.installed)
+            found = (self.test(stage, operators(mutant.path)) for stage in tests(mutant.path))
+            return next(filter(None, found), "")
+        finally:
+            for path, content in sound.items():
+                path.write_bytes(content)
+            self.open.unlink()
+
+    def test(self, chosen: list[str], reached: Iterable[str] = ()) -> str:
+        """The first of some tests that fails, or how else they end; empty if they pass."""
+        sanitized = any("gfortran" in word for word in chosen)  # with an allocator of their own
+        options = [
+            *("-qx", "--tb=no", "-p", "no:cacheprovider", "-p", "tests.seeing"),
+            "--hypothesis-seed=0",
+        ]
+        environment = os.environ | ENVIRONMENT | ({} if sanitized else ALLOCATOR)
+        environment["REACHED"] = " ".join(reached)
+        with self.log.open("w") as log:
+            process = subprocess.Popen(
+                [self.python, "-m", "pytest", *options, *chosen],
+                cwd=self.source,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                preexec_fn=partial(prepare, None if sanitized else MOST_MEMORY),
+            )
+            try:
+                status = process.wait(MOST_SECONDS)
+            except subprocess.TimeoutExpired:
+                return UNDECIDED
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        if status < 0:
+            return signal.Signals(-status).name
+        said = self.log.read_text()
+        if "subprocess.TimeoutExpired" in said or "TimeoutExpired: " in said:
+            return UNDECIDED
+        if status in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
+            sys.exit(f"{said}\nmutants: pytest fails")
+        if status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            return ""
+        failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", said, re.MULTILINE)
+        return failed[1] if failed else f"exit status {status}"
