@@ -95,48 +95,55 @@ class Copy:
     def try_out(self, mutant: Mutant) -> str:
         """What kills it, empty if nothing does, or why it does not count."""
         where = mutant.path.relative_to(ROOT)
-        sound: dict[Path, bytes] = {}
-
-        def changes(path: Path, line: str) -> bool | None:
-            """Whether a command makes another file of it; None if it fails."""
-            sound[path] = path.read_bytes()
-            if subprocess.run(line, shell=True, cwd=self.build, capture_output=True).returncode:
-                return None
-            return path.read_bytes() != sound[path]
-
-        def all_changes(lines: dict[Path, str]) -> list[Path] | None:
-            found = [(path, changes(path, line)) for path, line in lines.items()]
-            return None if (None in [c for _, c in found]) else [path for path, c in found if c]
-
-        self.open.write_text(str(where))
         template = self.source / where
-        sound[template] = template.read_bytes()
+        self.open.write_text(str(where))
+        self.sound = {path: path.read_bytes() for path in (template, self.installed)}
         try:
             template.write_text(mutant.text)
-            lines = {self.build / name: self.made[name] for name in self.affected(mutant.path)}
-            if (generated := all_changes(lines)) is None:
-                return DOES_NOT_COMPILE
-            lines = {}
-            for path in generated:
-                line = self.compiled[path.relative_to(self.build).as_posix()]
-                words = shlex.split(line)
-                lines[self.build / words[words.index("-o") + 1]] = line
-            if (objects := all_changes(lines)) is None:
-                return DOES_NOT_COMPILE
-            if not objects:
-                return SAME_CODE
-            library = self.build / "fortran" / "libpyops.so"
-            both = f"{self.archive} && {self.link}"
-            if changes(library, both) is None:
-                return DOES_NOT_COMPILE
-            sound[self.installed] = self.installed.read_bytes()
-            shutil.copy(library, self.installed)
-            found = (self.test(stage, operators(mutant.path)) for stage in tests(mutant.path))
-            return next(filter(None, found), "")
+            if reason := self.compile(mutant.path):
+                return reason
+            stages, reached = tests(mutant.path), operators(mutant.path)
+            if killer := next(filter(None, (self.test(s, reached) for s in stages)), ""):
+                return killer
+            self.compile(mutant.path, " -fcheck=all")  # as `./run bounds` does
+            return self.test(stages[0], reached)
         finally:
-            for path, content in sound.items():
-                path.write_bytes(content)
+            for path, content in self.sound.items():
+                if not path.exists() or path.read_bytes() != content:
+                    path.write_bytes(content)
             self.open.unlink()
+
+    def compile(self, template: Path, flags: str = "") -> str:
+        """Install the library with the template as it is; why it does not count, if it does not."""
+        generated = self.make({self.build / n: self.made[n] for n in self.affected(template)})
+        if generated is None:
+            return DOES_NOT_COMPILE
+        lines = {}
+        for path in generated:
+            line = self.compiled[path.relative_to(self.build).as_posix()]
+            words = shlex.split(line)
+            target = self.build / words[words.index("-o") + 1]
+            lines[target] = line + flags
+            for name in re.findall(r"^module (\w+)", path.read_text(), re.MULTILINE):
+                module = target.with_name(f"{name}.mod")  # deleted where an error is found
+                self.sound.setdefault(module, module.read_bytes())
+        objects = self.make(lines)
+        if objects == []:
+            return SAME_CODE
+        library = self.build / "fortran" / "libpyops.so"
+        linked = objects and self.make({library: f"{self.archive} && {self.link}"})
+        if not linked:
+            return DOES_NOT_COMPILE
+        shutil.copy(library, self.installed)
+        return ""
+
+    def make(self, commands: dict[Path, str]) -> list[Path] | None:
+        """Those of some files that commands make others than without a fault; None if one fails."""
+        for path, command in commands.items():
+            self.sound.setdefault(path, path.read_bytes())
+            if subprocess.run(command, shell=True, cwd=self.build, capture_output=True).returncode:
+                return None
+        return [path for path in commands if path.read_bytes() != self.sound[path]]
 
     def test(self, chosen: list[str], reached: Iterable[str] = ()) -> str:
         """The first of some tests that fails, or how else they end; empty if they pass."""

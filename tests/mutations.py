@@ -99,6 +99,7 @@ _SPARED = [
     r"\bif \((?:padded == conv%inward|top == lanes.*)\)(?: return)?",  # a shorter way to the same
     r"\"merge\(0\._wp, x, x (<=) 0\)",  # the sign of zero
     r"\bmerge\(y, x, x (< 0)\)",  # y is x all around 0
+    r"\.or\. outer == (0)\)",  # whether a buffer is filled again with what it holds
     # The ends of pointers that are never asked for their size.
     rf"\b(?:extent|length) = hidden.*|\bh?params\((:(?:extent{_ARGS}|length [^,]*))\)",
     r"=> h?(?:features|hidden_layer|edge_weight|gy)\((?:.*:, )?:(\w+)\)",
