@@ -22,12 +22,9 @@ DOES_NOT_COMPILE, SAME_CODE, UNDECIDED = "does not compile", "same code", "undec
 NOT_COUNTED = DOES_NOT_COMPILE, SAME_CODE, UNDECIDED
 MOST_MEMORY = 8 * 2**30
 MOST_SECONDS = 3600  # of a clock, after which nothing is known
-# An allocator that notices writes past the end, and fills what it hands out with large numbers.
-ALLOCATOR = {
-    "LD_PRELOAD": "libc_malloc_debug.so.0",
-    "MALLOC_CHECK_": "3",
-    "MALLOC_PERTURB_": "129",
-}
+# An allocator that notices writes past the end, and fills what it hands out.
+ALLOCATOR = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
+LARGE, SMALL = "129", "126"  # numbers that it fills arrays with, the small ones negative
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1"}
 
 
@@ -106,7 +103,7 @@ class Copy:
             if killer := next(filter(None, (self.test(s, reached) for s in stages)), ""):
                 return killer
             self.compile(mutant.path, " -fcheck=all")  # as `./run bounds` does
-            return self.test(stages[0], reached)
+            return self.test(stages[0], reached, SMALL)
         finally:
             for path, content in self.sound.items():
                 if not path.exists() or path.read_bytes() != content:
@@ -145,7 +142,7 @@ class Copy:
                 return None
         return [path for path in commands if path.read_bytes() != self.sound[path]]
 
-    def test(self, chosen: list[str], reached: Iterable[str] = ()) -> str:
+    def test(self, chosen: list[str], reached: Iterable[str] = (), fill: str = LARGE) -> str:
         """The first of some tests that fails, or how else they end; empty if they pass."""
         sanitized = any("gfortran" in word for word in chosen)  # with an allocator of their own
         options = [
@@ -153,7 +150,7 @@ class Copy:
             "--hypothesis-seed=0",
         ]
         environment = os.environ | ENVIRONMENT | ({} if sanitized else ALLOCATOR)
-        environment["REACHED"] = " ".join(reached)
+        environment |= {"REACHED": " ".join(reached), "MALLOC_PERTURB_": fill}
         with self.log.open("w") as log:
             process = subprocess.Popen(
                 [self.python, "-m", "pytest", *options, *chosen],
