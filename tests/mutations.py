@@ -93,6 +93,7 @@ _SPARED = [
     r"(?:\bif \(.*\) )?\bcall prefetch_(?s:.*)",
     r"\b(?:soon|ahead|asked|far|over|(?:edge_)?bytes) = .*",
     rf"\bentries_ahead{_ARGS}|\bif \(p \+ (?:near|ahead) <= known\).*|\bif \(soon > 0.*",
+    r"\bif \((?:readings|mod\(transfer\(c_loc\(table)(?s:.*)",  # whether a table is copied
     r"\brow = \$\{bytes\}.*|\br = \(nodes\(p \+ ahead.*",
     r"\bpacked\(top \+ 1:.*",  # lanes beyond the last row: computed with, never read
     r"\bif \(depth < 1\).*",  # for the vectoriser
@@ -111,7 +112,8 @@ _SPARED = [
 
 _EQUAL = [
     r"-> panels = \(rows \+ width\) / width",  # an empty panel more
-    r"-> do start = .*\(row \+ 1\)(?: \+ 1| - 0)?, chunk",  # an empty chunk more
+    # an empty chunk more
+    r"-> do start = .*\(row \+ 1\)(?: \+ 1| - 0)?, chunk|-> do \w+ = .* \+ 1, (?:chunk|block)$",
     r"-> do part = 1, parts \+ 1",  # a part beyond the last row
     r"-> entries = merge\(out_features, in_features\*",  # a diagonal is as wide inward as outward
     # works out what nobody wants
