@@ -45,26 +45,36 @@ def test_as_graph(rng, base, num_entries):
             np.testing.assert_array_equal(array, graph._index(f"{side}_{name}"))
 
 
+IDS = {
+    "shared": lambda rng: rng.integers(0, 5, 40),
+    "apart": lambda rng: rng.permutation(40),
+}
+
+
+@pytest.mark.parametrize("law", IDS)
 @pytest.mark.parametrize("base", [0, 1])
-def test_shared_edges(rng, base):
-    src, dst, ids = rng.integers(0, 5, (3, 40))
-    offsets, nodes, edges, *_ = pack_edges((5, 5, 6), base, dst + base, src + base, ids + base)
+def test_edges_with_ids(rng, base, law):
+    """Several entries share an edge, or none do; the last edge has no entry."""
+    src, dst = rng.integers(0, 5, (2, 40))
+    ids = IDS[law](rng)
+    num = ids.max() + 2
+    offsets, nodes, edges, *_ = pack_edges((5, 5, num), base, dst + base, src + base, ids + base)
     order = np.argsort(dst, kind="stable")
     np.testing.assert_array_equal(nodes, src[order] + 1)
     np.testing.assert_array_equal(edges, ids[order] + 1)
     np.testing.assert_array_equal(np.diff(offsets), np.bincount(dst, minlength=5))
-    id_offsets, id_entries = np.empty(7, np.int64), np.empty(40, np.int64)
+    id_offsets, id_entries = np.empty(num + 1, np.int64), np.empty(40, np.int64)
     shared, status = ctypes.c_int32(), ctypes.c_int32()
     LIBRARY.pyops_pack_ids(
-        INT64(6),
+        INT64(num),
         INT64(40),
         *map(address, (edges, id_offsets, id_entries)),
         ctypes.byref(shared),
         ctypes.byref(status),
     )
-    assert (shared.value, status.value) == (1, 0)
+    assert (shared.value, status.value) == (len(np.unique(ids)) < 40, 0)
     np.testing.assert_array_equal(id_entries, np.argsort(edges, kind="stable") + 1)
-    np.testing.assert_array_equal(np.diff(id_offsets), np.bincount(edges - 1, minlength=6))
+    np.testing.assert_array_equal(np.diff(id_offsets), np.bincount(edges - 1, minlength=num))
 
 
 @pytest.mark.parametrize(
