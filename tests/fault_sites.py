@@ -90,7 +90,7 @@ def parts(template: Path) -> set[Path]:
 
 
 @cache
-def _reached() -> dict[Path, set[str]]:
+def _reached() -> dict[str, set[str]]:
     """The kernels whose code runs for each operator, by the modules that they use."""
     used = {
         path.stem: {path.stem, *re.findall(r"^ *use pyops_(\w+)", _text(path), re.MULTILINE)}
