@@ -12,8 +12,8 @@ program darcy
   implicit none
   integer, parameter :: stages = 6
   real(real64), parameter :: base_rate = 4e-3_real64
-  integer(int32) :: nodes, edges, batch, layers, width, hidden, samples, held_out, steps
-  integer(int32), allocatable :: src(:), dst(:), batches(:, :)
+  integer :: nodes, edges, batch, layers, width, hidden, samples, held_out, steps
+  integer, allocatable :: src(:), dst(:), batches(:, :)
   real(real64), allocatable :: offsets(:, :), points(:, :), even(:), part(:), area(:)
   real(real64), allocatable :: log_a(:, :), u(:, :), test_log_a(:, :), test_u(:, :), start(:)
   type(tape_type) :: tape
@@ -44,14 +44,27 @@ contains
   subroutine read_file(name)
     character(*), intent(in) :: name
     integer :: unit
-    integer(int32) :: count
+    integer(int32) :: header(10)
+    integer(int32), allocatable :: ends(:, :), order(:, :)
     open (newunit=unit, file=name, access="stream", form="unformatted", action="read")
-    read (unit) nodes, edges, batch, layers, width, hidden, samples, held_out, steps, count
-    allocate (src(edges), dst(edges), batches(batch, steps), offsets(2, edges), points(2, nodes))
-    allocate (even(nodes), part(nodes), area(nodes), start(count))
+    read (unit) header
+    nodes = header(1)
+    edges = header(2)
+    batch = header(3)
+    layers = header(4)
+    width = header(5)
+    hidden = header(6)
+    samples = header(7)
+    held_out = header(8)
+    steps = header(9)
+    allocate (ends(edges, 2), order(batch, steps), offsets(2, edges), points(2, nodes))
+    allocate (even(nodes), part(nodes), area(nodes), start(header(10)))
     allocate (log_a(nodes, samples), u(nodes, samples))
     allocate (test_log_a(nodes, held_out), test_u(nodes, held_out))
-    read (unit) src, dst, batches
+    read (unit) ends, order
+    src = ends(:, 1)
+    dst = ends(:, 2)
+    batches = order
     read (unit) offsets, points, even, part, area, log_a, u, test_log_a, test_u, start
     close (unit)
   end subroutine
