@@ -19,6 +19,7 @@ contains
     call intrinsics_remain()
     call third_derivatives()
     call forces()
+    call graph_of_nothing()
     call many_threads()
     call set_error_handler()
   end subroutine
@@ -205,6 +206,23 @@ contains
     ones => tape%constant(reshape(spread(1.0_real64, 1, size(x%val, 2)), [1, size(x%val, 2)]))
     energy => sum(gno_conv(graph, ones, distances, weights, hidden=h, activation="silu"))
   end function
+
+  subroutine graph_of_nothing()
+    !! Without edges and numbers of nodes there are no nodes, whatever the stack held before.
+    type(tape_type) :: tape
+    type(graph_type) :: graph
+    type(array_type), pointer :: x, y
+    integer :: none(0)
+    real(real32) :: values(3, 0)
+    call graph%from_edges(none, none)
+    x => tape%variable(values)
+    y => aggregate(graph, x)
+    call expect(all(shape(y%val) == [3, 0]), "a graph without edges and numbers of nodes")
+    call y%backward()
+    call expect(all(shape(x%grad) == [3, 0]), "a gradient on a graph of nothing")
+    call tape%clear()
+    call graph%clear()
+  end subroutine
 
   subroutine many_threads()
     !! The same bits for any number of threads.
