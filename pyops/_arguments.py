@@ -12,12 +12,14 @@ def by_position(
     given: tuple[Any, ...],
     options: dict[str, Any],
     needed: Collection[str] = (),
+    one_of: Collection[str] = (),
 ) -> tuple[Any, ...]:
     """Orders the arguments of a call, and removes those given by name from `options`.
 
     If none is given by name, returns `given` as it is; otherwise one value for each of `names`,
     None for those that are absent. `needed` are names that may not be absent then: cotangents of
-    results, which may follow fewer inputs than declared where all are given by position.
+    results, which may follow fewer inputs than declared where all are given by position. Of
+    `one_of`, cotangents or tangents of inputs, at least one has to be there.
     """
     named = [name for name in names if name in options]
     if not named:
@@ -28,4 +30,6 @@ def by_position(
     for name in needed:
         if name in left and name not in options:
             raise TypeError(f"{caller}: {name}: expected by name, as {named[0]} is, got none")
+    if one_of and not any(name in options or name not in left for name in one_of):
+        raise TypeError(f"{caller}: expected one of {', '.join(one_of)} by name, got none")
     return *given, *[options.pop(name, None) for name in left]

@@ -14,6 +14,8 @@ from ._memory import new_array
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 
 VARIANTS = {"f": "r4", "d": "r8"}
+NOT_NUMBERS = bool, np.bool_, np.timedelta64
+"""Subclasses of numbers that are none."""
 _CUDA = 2, 13
 """What DLPack calls the memory of a CUDA device, and memory that it manages."""
 
@@ -46,7 +48,7 @@ def on_device(value: object) -> bool:
 
 def check_size(label: str, value: object, least: int = 1, most: int = 2**31 - 1) -> int:
     """The argument, if it is an integer within bounds, by default those of an axis."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+    if isinstance(value, NOT_NUMBERS) or not isinstance(value, (int, np.integer)):
         kind = "a positive integer" if least else "an integer"
         raise TypeError(f"{label}: expected {kind}, got {value!r}")
     if not least <= value <= most:
@@ -57,7 +59,7 @@ def check_size(label: str, value: object, least: int = 1, most: int = 2**31 - 1)
 
 def check_number(label: str, value: object) -> float:
     """The argument, if it is a finite real number."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(
+    if isinstance(value, NOT_NUMBERS) or not isinstance(
         value, (int, float, np.integer, np.floating)
     ):
         raise TypeError(f"{label}: expected a number, got {value!r}")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _kernels
-from ._arrays import kind_of, on_device
+from ._arrays import NOT_NUMBERS, kind_of, on_device
 from ._threads import team
 
 Indices: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -61,6 +61,8 @@ def check_indices(label: str, values: npt.ArrayLike) -> Indices:
         values = platform(label.partition(":")[0]).to_host(values)
     try:
         array = np.array(values)
+        if isinstance(values, (list, tuple)) and not _FLAGS.isdisjoint(map(type, values)):
+            raise _NoIntegerError("bool")  # which NumPy takes for numbers among integers
         if array.dtype == object and not isinstance(values, np.ndarray):
             integers = [_integer(value) for value in array.flat]
             array = np.array(integers, np.int64).reshape(array.shape)
@@ -79,6 +81,9 @@ def check_indices(label: str, values: npt.ArrayLike) -> Indices:
     if array.ndim != 1:
         raise ValueError(f"{label}: expected one dimension, got shape {array.shape}")
     return array
+
+
+_FLAGS = {bool, np.bool_}
 
 
 class _NoIntegerError(TypeError):
@@ -109,7 +114,7 @@ def check_offsets(label: str, offsets: Indices, length: int) -> None:
 
 
 def check_count(label: str, value: Any, largest: int = LARGEST) -> int:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+    if isinstance(value, NOT_NUMBERS) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{label}: expected an integer, got {value!r}")
     if value < 0:
         raise ValueError(f"{label}: expected at least 0, got {value}")

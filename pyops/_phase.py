@@ -68,6 +68,7 @@ class Phase:
         self.seeds = len(results) if name in ("backward", "double_backward") else 0
         taken = [s for s in self.slots if self.seeds or s.role != "gy"]
         self._needed = tuple(s.label for s in taken if s.role == "gy")
+        self._one_of = tuple(s.label for s in taken if s.role == "cotangent")
         graph = ["graph"] if signature.has_graph else []
         self._names = *graph, *(s.label for s in taken)
 
@@ -107,7 +108,7 @@ class Phase:
         """The arguments by position; those given by name are taken out of the options."""
         if options.keys().isdisjoint(self._names):
             return given
-        return by_position(self.caller, self._names, given, options, self._needed)
+        return by_position(self.caller, self._names, given, options, self._needed, self._one_of)
 
     @property
     def parts(self) -> tuple[Phase, ...]:
@@ -247,6 +248,7 @@ class Phase:
         if plan is None:
             if key is None and any(map(on_device, given)):
                 return None
+            self._refuse_unknown(options)
             plan = self._make_plan(given, options, wanted)
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
@@ -279,7 +281,6 @@ class Phase:
     def _make_plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
     ) -> Plan:
-        self._refuse_unknown(options)
         graph, arrays = self._split(given)
         options = self.checked(options)
         return make_plan(
@@ -332,7 +333,10 @@ class Phase:
         declared = self.signature.options
         for name in options.keys() - declared.keys():
             valid = ", ".join([*declared, *self.signature.indexed]) or "none"
-            raise TypeError(f"{self.caller}: unexpected option {name!r}; options are: {valid}")
+            raise TypeError(
+                f"{self.caller}: unexpected option {name!r}; options are: {valid}; "
+                f"arguments are: {', '.join(self._names)}"
+            )
 
     def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """All options, as values of Python's own types."""

@@ -125,6 +125,11 @@ def test_refused_arguments_by_name(name, phase):
         if rest and needed in named and not i.optional:
             with pytest.raises(TypeError, match=rf"{needed}: expected a NumPy array, got None"):
                 function(*given, **rest, **options)
+    if phase in ("double_backward", "jvp"):
+        inputs = {n: a for n, a in named.items() if n in op.signature.positional or n[0] == "g"}
+        if inputs:
+            with pytest.raises(TypeError, match=r"expected one of .+ by name, got none"):
+                function(*given, **inputs, **options)
     for seed in problem.seeds if "backward" in phase else ():
         rest = {n: a for n, a in named.items() if n != seed}
         if rest:

@@ -25,6 +25,7 @@ COUNTS = [
     (2.0, TypeError, "expected an integer, got 2.0"),
     ("2", TypeError, "expected an integer, got '2'"),
     (True, TypeError, "expected an integer, got True"),
+    (np.timedelta64(1, "s"), TypeError, "expected an integer, got np.timedelta64(1,'s')"),
     (-1, ValueError, "expected at least 0, got -1"),
     (2**31 - 1, OverflowError, "expected at most 2147483646, got 2147483647"),
     (2**40, OverflowError, "expected at most 2147483646, got 1099511627776"),

@@ -22,6 +22,7 @@ LOSSY = {
     "floats": [1.9] * COUNT,
     "floats and integers": [0, 1, 2, 1.5],
     "flags": [True] * COUNT,
+    "flags and integers": [0, True, 2, np.True_],
     "nothing": [0, 1, None, 1],
     "complex numbers": [1j] * COUNT,
     "objects": np.array([0, 1, 2, 1], object),

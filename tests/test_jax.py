@@ -363,6 +363,16 @@ def test_star_import():
     assert {*OPERATORS} - {*pj.__all__} == {"abs", "max", "min", "sum"}
 
 
+@pytest.mark.parametrize("name", [n for n, op in OPERATORS.items() if op.signature.one_of])
+def test_one_of_the_inputs(name):
+    example = Example(name)
+    needed = example.op.signature.one_of
+    named = dict(zip(example.op.signature.inputs, example.arrays, strict=True))
+    rest = {n: a for n, a in named.items() if n not in needed and a is not None}
+    with pytest.raises(TypeError, match=f"{name}: expected {' or '.join(needed)}, got neither"):
+        example.door(example.graph, **rest, **example.options)
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_inputs_by_name(name):
     example = Example(name)

@@ -77,6 +77,29 @@ def test_indices_of_groups(name, src, size, index, kind, message):
         getattr(nn, name)(src, index, **given)
 
 
+@pytest.mark.parametrize("name", ["scatter", "softmax"])
+@pytest.mark.parametrize(
+    ("value", "kind", "message"),
+    [
+        (2.5, TypeError, "expected an integer, got 2.5"),
+        ("a", TypeError, "expected an integer, got 'a'"),
+        (True, TypeError, "expected an integer, got True"),
+        (-1, ValueError, "expected at least 0, got -1"),
+    ],
+)
+def test_numbers_of_groups(name, value, kind, message):
+    option = "dim_size" if name == "scatter" else "num_nodes"
+    with pytest.raises(kind, match=f"pyops.torch.nn.{name}: {option}: {message}"):
+        getattr(nn, name)(ROWS, INDEX[0], **{option: value})
+
+
+@pytest.mark.parametrize("name", ["scatter", "softmax"])
+@pytest.mark.parametrize("dim", [0.0, "0", None])
+def test_dimensions_of_groups(name, dim):
+    with pytest.raises(TypeError, match=f"pyops.torch.nn.{name}: dim: expected an integer, got"):
+        getattr(nn, name)(ROWS, INDEX[0], dim=dim)
+
+
 @pytest.mark.parametrize("name", ["scatter", "softmax", "segment"])
 @pytest.mark.parametrize(
     ("src", "kind", "message"),
@@ -87,6 +110,7 @@ def test_indices_of_groups(name, src, size, index, kind, message):
             "src: expected a tensor on a CUDA device or on the CPU, got one on meta",
         ),
         (ROWS.numpy(), TypeError, "src: expected a torch.Tensor, got ndarray"),
+        (ROWS.to_sparse(), TypeError, "src: expected a dense tensor, got layout torch.sparse_coo"),
     ],
 )
 def test_elements_of_groups(name, src, kind, message):

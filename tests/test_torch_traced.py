@@ -162,3 +162,20 @@ def test_derivatives_inside(name):
         trace(grad, example.leaves())
     with pytest.raises(NotImplementedError, match=message):
         trace(torch.func.grad(example.energy), example.tensors)
+
+
+@pytest.mark.parametrize("fill_value", ["mean", 0.5])
+@pytest.mark.parametrize("kind", ["GATConv", "GATv2Conv"])
+def test_weights_with_self_loops(kind, fill_value):
+    """Edges and weights as the layer returns them, however many edges are self loops already."""
+    layer = getattr(nn, kind)(4, 3, heads=2, edge_dim=3, fill_value=fill_value).double()
+    call = Call(layer, lambda layer, x, e, f: layer(x, e, f, return_attention_weights=True))
+    given = [
+        (nodes(sizes), index, torch.rand(index.shape[1], 3, dtype=torch.float64))
+        for sizes in (SMALLER, LARGER, (3, 3, 0))
+        for index in [edges(sizes)]
+    ]
+    traced = torch.jit.trace(call, given[0])
+    assert any((index[0] == index[1]).any() for _, index, _ in given)
+    for some in given:
+        assert_same(traced(*some), call(*some))

@@ -38,7 +38,8 @@ def function(op: Operator) -> Callable[..., Any]:
                 raise TypeError(
                     f"{label}: {name}: expected {given[0].dtype} like {first}, got {array.dtype}"
                 )
-        if signature.one_of and not given:
+        held = dict(zip(declared, arrays, strict=True))
+        if signature.one_of and all(held[name] is None for name in signature.one_of):
             raise TypeError(f"{label}: expected {' or '.join(signature.one_of)}, got neither")
         given_rows = {name: options.pop(name, None) for name in signature.indexed}
         rows = {

@@ -33,7 +33,7 @@ ATTENTION = {"attend", "neighbours", "scores"}
 @pytest.mark.parametrize(
     ("name", "sources"),
     [
-        ("gno_conv", {"gno"}),
+        ("gno_conv", {"gno", "row_sums"}),
         ("kernel_conv", {"gno"}),
         ("gat_v2", ATTENTION | {"ends"}),
         ("transformer_conv", ATTENTION),

@@ -15,6 +15,7 @@ NO_SIZES = {
     "float": (5.0, TypeError, r"an? (positive )?integer, got 5\.0"),
     "boolean": (True, TypeError, "an? (positive )?integer, got True"),
     "array": (np.array([5]), TypeError, r"an? (positive )?integer, got array\(\[5\]\)"),
+    "time": (np.timedelta64(5, "s"), TypeError, r"an? (positive )?integer, got np\.timedelta64"),
     "zero": (0, ValueError, r"an integer from 1 to (2\*\*31 - 1|\d+), got 0"),
     "negative": (-5, ValueError, r"an integer from [01] to (2\*\*31 - 1|\d+), got -5"),
     "beyond int32": (2**40, ValueError, r"an integer from [01] to .+, got 1099511627776"),
@@ -22,6 +23,7 @@ NO_SIZES = {
 NO_NUMBERS = {
     "no number": ("0.2", TypeError, "expected a number, got '0.2'"),
     "flag": (True, TypeError, "expected a number, got True"),
+    "time": (np.timedelta64(5, "s"), TypeError, r"expected a number, got np\.timedelta64"),
     "infinity": (np.inf, ValueError, "expected a finite number, got inf"),
     "NaN": (np.nan, ValueError, "expected a finite number, got nan"),
 }
@@ -91,9 +93,10 @@ def _options(problem, phase):
     op = problem.op
     caller, arguments = caller_name(op, phase), problem.arguments(phase)
     declared = ", ".join([*op.signature.options, *op.signature.indexed]) or "none"
-    message = rf"^{caller}: unexpected option 'colour'; options are: {declared}$"
-    call = _call(problem, phase, arguments, {**problem.options, "colour": 1})
-    yield Refusal("unknown option", caller, call, TypeError, message)
+    message = rf"^{caller}: unexpected option 'colour'; options are: {declared}; arguments are: "
+    for given in arguments, arguments[:-1]:
+        call = _call(problem, phase, given, {**problem.options, "colour": 1})
+        yield Refusal("unknown option", caller, call, TypeError, message)
     for option in op.signature.options.values():
         if option.is_size:
             if option.default is inspect.Parameter.empty:

@@ -61,7 +61,7 @@ def softmax(
         groups = ptr.shape[0] - 1
     elif index is not None:
         index = _checked_index(name, index, count)
-        groups = groups_of(index, num_nodes)
+        groups = groups_of(f"{name}: num_nodes", index, num_nodes)
     else:
         raise NotImplementedError(f"{name}: index: expected one, or ptr")
     if not src.numel() and not recording(src):
@@ -106,7 +106,7 @@ def scatter(
         )
     count = src.shape[dim]
     index = _checked_index(name, index, count)
-    groups = groups_of(index, dim_size)
+    groups = groups_of(f"{name}: dim_size", index, dim_size)
     by_operator = reduce in _SUMS or (exporting() and reduce in _EXTREMES)
     if not by_operator or _by_torch("aggregate", src, count, index):
         return _reduced(name, src, index.long(), dim, groups, reduce)
@@ -123,7 +123,7 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     ptr : tensor of integers, shape (stretches + 1,)
         Where each stretch begins, and where the last one ends.
     reduce : {"sum", "mean", "max", "min"}
-        A maximum or minimum is torch's: it is differentiable once.
+        A maximum or minimum is torch's: it is differentiable once, in reverse mode.
 
     Returns
     -------
@@ -150,9 +150,13 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     return total / ptr.diff().clamp(min=1).view(-1, *[1] * (src.dim() - 1))
 
 
-def groups_of(index: Tensor, given: int | None) -> int:
+def groups_of(label: str, index: Tensor, given: int | None) -> int:
     """The number of groups, one more than the largest index if it is not given."""
     if given is not None:
+        if isinstance(given, bool) or not hasattr(given, "__index__"):
+            raise TypeError(f"{label}: expected an integer, got {given!r}")
+        if not jit_tracing() and given < 0:
+            raise ValueError(f"{label}: expected at least 0, got {given}")
         return given
     if jit_tracing():
         groups: int = torch.cat([index.long(), index.new_full((1,), -1)]).max() + 1
@@ -237,6 +241,10 @@ def _dimension(name: str, src: Tensor, dim: int) -> int:
     if not isinstance(src, Tensor) or not src.is_cpu:
         placed(f"{name}: src", src)
     dims: int = src.dim()
+    if src.layout is not torch.strided:
+        raise TypeError(f"{name}: src: expected a dense tensor, got layout {src.layout}")
+    if not hasattr(dim, "__index__"):
+        raise TypeError(f"{name}: dim: expected an integer, got {dim!r}")
     if not -dims <= dim < dims:
         raise ValueError(f"{name}: dim: expected one of {dims} dimensions, got {dim}")
     return dim % dims

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import graph as _graph
-from .._call import exporting, recording
+from .._call import exporting, jit_tracing, recording
 from .._graph import Ends
 from .._host import on_host
 from ._edge_index import (
@@ -248,7 +248,7 @@ def _looped(index: Tensor, loops: int | None) -> tuple[Tensor, Tensor | None]:
     if loops is None:
         return index, None
     keep = index[0] != index[1]
-    kept = None if bool(keep.all()) else keep.nonzero()[:, 0]
+    kept = None if not jit_tracing() and bool(keep.all()) else keep.nonzero()[:, 0]
     others = index if kept is None else index[:, kept]
     nodes = torch.arange(loops, dtype=index.dtype).expand(2, loops)
     return torch.cat([others, nodes], dim=1), kept
@@ -257,11 +257,13 @@ def _looped(index: Tensor, loops: int | None) -> tuple[Tensor, Tensor | None]:
 def _traced(
     index: Tensor, values: Tensor | None, num_src: int, num_dst: int, loops: int | None, into: int
 ) -> Edges:
-    given, spare = index.shape[1], int(loops is not None)
-    if loops is not None:
+    given, spare, kept = index.shape[1], int(loops is not None), None
+    if jit_tracing() and not exporting():  # which has no need to know the number of edges
+        (index, kept), spare = _looped(index, loops), 0
+    elif loops is not None:
         nodes = torch.arange(loops, dtype=index.dtype, device=index.device)
         aside = torch.where(index[0] == index[1], num_dst, index[into])
         rows = [torch.cat([row, nodes]) for row in (index[1 - into], aside)]
         index = torch.stack(rows if into else rows[::-1])
     graph = Ends(index[1 - into], index[into], num_src, num_dst + spare)
-    return Edges(index, graph, num_dst, into, given, loops, None, spare, values)
+    return Edges(index, graph, num_dst, into, given, loops, kept, spare, values)
