@@ -27,7 +27,7 @@ class Graph:
 
     def __init__(self, src: Any, dst: Any = None, *sizes: Any, **named: Any) -> None:
         whole = isinstance(src, _graph.Graph) and dst is None and not sizes and not named
-        graph = src if whole else _graph.Graph(np.asarray(src), np.asarray(dst), *sizes, **named)
+        graph = src if whole else _graph.Graph(_host(src), _host(dst), *sizes, **named)
         self.indices: tuple[Any, ...] = indices_of(graph)
         self.sizes: tuple[int, ...] = sizes_of(graph)
 
@@ -43,6 +43,11 @@ class Graph:
         graph = object.__new__(cls)
         graph.indices, graph.sizes = indices, sizes
         return graph
+
+
+def _host(indices: Any) -> Any:
+    """The indices, for `pyops.Graph` to check, from the device that JAX holds them on."""
+    return np.asarray(indices) if isinstance(indices, jax.Array) else indices
 
 
 def arrays_of(graph: _graph.Graph) -> tuple[Any, ...]:
