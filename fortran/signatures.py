@@ -50,8 +50,13 @@ def _split(text: str) -> list[str]:
 
 
 def procedures(path: str) -> dict[str, Procedure]:
-    """The procedures of a generated source that have a binding name."""
+    """The procedures that have a binding name, for both kinds, of a source expanded for real32."""
     text = re.sub(r"&\s*\n\s*&?", " ", Path(path).read_text())
+    other = text.replace("c_float", "c_double").replace('_r4"', '_r8"')
+    return _bound(text, "r4") | _bound(other, "r8")
+
+
+def _bound(text: str, precision: str) -> dict[str, Procedure]:
     found = {}
     head = re.compile(
         r"^ *(?:pure )?subroutine (\w+)\(([^)]*)\)"
@@ -71,6 +76,7 @@ def procedures(path: str) -> dict[str, Procedure]:
                 plain = item.partition("(")[0].strip()
                 declared[plain] = Argument(plain, type_, ", ".join(attributes), "(" in item)
         order = [argument.strip() for argument in arguments.split(",")]
+        name = f"{name}_{precision}"
         found[name] = Procedure(name, binding, tuple(declared[a] for a in order))
     return found
 

@@ -30,8 +30,9 @@ _MOST_PLANS = 1000
 
 def compiled(room: str, phase: str) -> dict[str, Kernel]:
     """The compiled variants of a phase."""
-    module = getattr(_kernels, f"pyops_{room}")
-    return {v: getattr(module, f"{room}_{phase}_{v}") for v in ("r4", "r8")}
+    return {
+        v: getattr(getattr(_kernels, f"pyops_{room}_{v}"), f"{room}_{phase}") for v in ("r4", "r8")
+    }
 
 
 class Phase:

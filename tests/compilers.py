@@ -57,19 +57,20 @@ class Sources:
         self.kernels = folder / "kernels"
         self.kernels.mkdir()
         for name in [*self.operators, "product"]:
-            self.expand(FORTRAN / "kernels" / f"{name}.fypp", self.kernels / f"{name}.f90")
+            self.expand_kernel(name, "r4", self.kernels)
         for name in self.names:
-            kernels = self.kernels / f"{'product' if name == 'matmul' else name}.f90"
+            kernels = self.kernels / f"{'product' if name == 'matmul' else name}_r4.f90"
             self.expand(FORTRAN / "nodes" / f"{name}.fypp", folder / f"{name}.f90", KERNELS=kernels)
 
     def whole(self):
         """All sources of the library, each after those it uses."""
         folder = self.folder / "whole"
         folder.mkdir()
-        shared = words("fortran/meson.build", "shared")
-        for name in [*shared, *words("fortran/meson.build", "scanned"), *self.operators]:
-            template = FORTRAN / "kernels" / f"{name}.fypp"
-            self.expand(template, folder / f"{name}.f90", ["-DVECTOR=16"])
+        for name in words("fortran/meson.build", "kind_free"):
+            self.expand(FORTRAN / "kernels" / f"{name}.fypp", folder / f"{name}.f90")
+        for name in [*words("fortran/meson.build", "shared"), *self.operators]:
+            for kind in "r4", "r8":
+                self.expand_kernel(name, kind, folder)
         waiting = {path: path.read_text() for path in sorted(folder.glob("*.f90"))}
         known: set[str] = set()
         while waiting:
@@ -78,12 +79,20 @@ class Sources:
             yield path
         yield from (self.folder / f"{name}.f90" for name in self.names)
 
-    def expand(self, template, target, more=(), **definitions):
+    def expand_kernel(self, name, kind, folder):
+        """The source of a kernel for a kind, in a folder."""
+        free = ",".join(words("fortran/meson.build", "kind_free"))
+        before = sys.executable, FORTRAN / "expand.py", kind, free
+        template = FORTRAN / "kernels" / f"{name}.fypp"
+        self.expand(template, folder / f"{name}_{kind}.f90", before, VECTOR=16, KIND=kind)
+
+    def expand(self, template, target, before=(), **definitions):
         definitions = {"OPERATORS": ",".join(self.operators), **definitions}
+        values = ((k, v if isinstance(v, int) else f'"{v}"') for k, v in definitions.items())
         command(
+            *before,
             Path(sys.executable).parent / "fypp",
-            *(f'-D{name}="{value}"' for name, value in definitions.items()),
-            *more,
+            *(f"-D{name}={value}" for name, value in values),
             *("-I", FORTRAN, "-I", FORTRAN / "nodes", "-M", FORTRAN, "-m", "signatures"),
             *("-M", ROOT / "pyops", "-m", "_functions"),
             *("-M", ROOT / "tests" / "fortran", "-m", "cases"),

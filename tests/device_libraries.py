@@ -144,7 +144,8 @@ def prototypes():
 
 def symbol(wrapper):
     """The name in C of the procedure behind a wrapper of f2py."""
-    return "pyops_" + wrapper.__doc__.partition("(")[0].split()[-1]
+    kind = "r4" if "array('f')" in wrapper.__doc__ else "r8"
+    return f"pyops_{wrapper.__doc__.partition('(')[0].split()[-1]}_{kind}"
 
 
 @contextmanager

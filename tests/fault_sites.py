@@ -20,8 +20,8 @@ FAMILIES = {
     "kernels/cholesky_qr kernels/gram_schmidt kernels/triangular kernels/tall kernels/product",
     "elementwise": "kernels/elementwise kernels/functions kernels/broadcast kernels/reduction "
     "kernels/elem_scale kernels/activation",
-    "foundation": "kernels/tile kernels/rows kernels/graph kernels/edges kernels/threads "
-    "kernels/lines kernels/memory",
+    "foundation": "kernels/tile kernels/rows kernels/partial_sums kernels/graph kernels/edges "
+    "kernels/threads kernels/lines kernels/memory",
     "macros": "*",
     "nodes": "nodes/*",
 }
@@ -92,9 +92,10 @@ def parts(template: Path) -> set[Path]:
 @cache
 def _reached() -> dict[str, set[str]]:
     """The kernels whose code runs for each operator, by the modules that they use."""
+    kernels = {path.stem: path for path in FORTRAN.glob("kernels/*.fypp")}
+    uses = re.compile(r"^ *use pyops_(\w+?)(?:_r8)?,", re.MULTILINE)
     used = {
-        path.stem: {path.stem, *re.findall(r"^ *use pyops_(\w+)", _text(path), re.MULTILINE)}
-        for path in FORTRAN.glob("kernels/*.fypp")
+        name: {name, *uses.findall(_text(path))} & kernels.keys() for name, path in kernels.items()
     }
     while True:
         wider = {name: set().union(*(used[n] for n in names)) for name, names in used.items()}

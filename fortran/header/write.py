@@ -205,10 +205,13 @@ def write_header(version: str, tables: Path, sources: list[Path]) -> str:
     ]
     operators = tables / "ops"
     orders = read_blocks(tables / "blocks.py")
-    for source in sorted(sources, key=lambda s: (operators / f"{s.stem}.py").is_file()):
-        found = read_procedures(source.read_text())
-        declaration = read_declaration(operators, source.stem, orders)
-        room = [p for p in found if re.fullmatch(rf"pyops_{source.stem}_\w+_r[48]", p.name)]
+    named: dict[str, list[Path]] = {}
+    for source in sources:
+        named.setdefault(re.sub(r"_r[48]$", "", source.stem), []).append(source)
+    for name in sorted(named, key=lambda name: (operators / f"{name}.py").is_file()):
+        found = [p for source in named[name] for p in read_procedures(source.read_text())]
+        declaration = read_declaration(operators, name, orders)
+        room = [p for p in found if re.fullmatch(rf"pyops_{name}_\w+_r[48]", p.name)]
         if declaration and room:
             blocks += [comment(room_text(room, declaration)), *choices(declaration)]
             blocks += [p.prototype() for p in room]

@@ -50,7 +50,7 @@ TILE = """\
 #ifndef PYOPS_VECTOR
 #define PYOPS_VECTOR 16
 #endif
-module pyops_tile
+module pyops_tile_{kind}
 {branches}
 #endif
 end module
@@ -86,20 +86,24 @@ def write_sources(sources: list[Path], folder: Path) -> None:
         if source.suffix == ".c":
             shutil.copy(source, folder)
     texts = {source.stem: source.read_text() for source in sources if source.suffix != ".c"}
-    vectors = {
-        int(name[4:]): texts.pop(name) for name in [*texts] if re.fullmatch(r"tile\d+", name)
-    }
+    tiles: dict[str, dict[str, str]] = {}
+    for name in [*texts]:
+        if match := re.fullmatch(r"tile(\d+)_(\w+)", name):
+            tiles.setdefault(match[2], {})[match[1]] = texts.pop(name)
     for name, modules in used_modules(texts).items():
         lines = "".join(f"  use {module}, only:\n" for module in sorted(modules))
         text = re.sub(r"^(module \w+\n)", rf"\1{lines}", texts[name], count=1, flags=re.MULTILINE)
         (folder / f"{name}.f90").write_text(text)
-    branches = []
-    for vector, text in vectors.items():
-        body = re.sub(r"\A\s*module \w+\n|\nend module\s*\Z", "", text)
-        (folder / f"tile{vector}.inc").write_text(body + "\n")
-        word = "elif" if branches else "if"
-        branches.append(f'#{word} PYOPS_VECTOR == {vector}\n#include "tile{vector}.inc"')
-    (folder / "tile.F90").write_text(TILE.format(branches="\n".join(branches)))
+    for kind, vectors in tiles.items():
+        branches = []
+        for vector, text in vectors.items():
+            body = re.sub(r"\A\s*module \w+\n|\nend module\s*\Z", "", text)
+            file = f"tile{vector}_{kind}.inc"
+            (folder / file).write_text(body + "\n")
+            word = "elif" if branches else "if"
+            branches.append(f'#{word} PYOPS_VECTOR == {vector}\n#include "{file}"')
+        text = TILE.format(kind=kind, branches="\n".join(branches))
+        (folder / f"tile_{kind}.F90").write_text(text)
 
 
 def write_package(folder: Path, version: str, header: Path, sources: list[Path]) -> None:

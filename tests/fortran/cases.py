@@ -74,7 +74,7 @@ def _literal(value: object, kind: str = "") -> str:
 
 
 def _operator(name: str, kernels: str) -> list[Row]:
-    op = signatures.Operator(name, f"{kernels}/{name}.f90")
+    op = signatures.Operator(name, f"{kernels}/{name}_r4.f90")
     choices = [o for o in op.options if o.kind in ("choice", "flag")]
     optional = [i.name for i in op.inputs if i.optional]
     rows = []
@@ -117,13 +117,13 @@ def complete_rows(operators: str, kernels: str) -> list[Row]:
 
 def partials(row: Row, kernels: str) -> list[list[str]]:
     """The names of the gradients by each input."""
-    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}.f90")
+    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}_r4.f90")
     return [op.partials(name) for name in op.names]
 
 
 def mixtures(row: Row, kernels: str, kinds: Sequence[str]) -> Iterator[Row]:
     """The same call with options of other kinds."""
-    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}.f90")
+    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}_r4.f90")
     for mixed in op.kinds(kinds):
         text = row.text
         for name, value in row.options:
@@ -135,7 +135,7 @@ def mixtures(row: Row, kernels: str, kinds: Sequence[str]) -> Iterator[Row]:
 
 def beyond(row: Row, kernels: str) -> Iterator[tuple[str, int, Row]]:
     """The same call with an option that is right but for its upper half, and the option's bound."""
-    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}.f90")
+    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}_r4.f90")
     for option in op.options:
         if option.kind == "size":
             value = f"{option.name}={dict(row.options)[option.name]}"
