@@ -89,12 +89,21 @@ def _words(texts: Iterable[str]) -> list[str]:
     return re.findall(r"\b[a-z]\w*", " ".join(texts))
 
 
-_E = (("e", "exp(-abs(x))"),)
+# Beyond 800 exp(-x) is 0; functions of vectors raise exceptions far beyond.
+_E = (("e", "exp(-merge(800.0, abs(x), abs(x) > 800))"),)
 _SIGMOID = "merge(e, 1.0, x < 0)/(1 + e)"
 _BUMP = "e/((1 + e)*(1 + e))"
 # Both shares of a tie are a half; a NaN makes both NaN.
 _SHARE = "merge(merge(0.5, merge(1.0, 0.0, {0}), x == y), x + y, x == x .and. y == y)"
 _LARGER, _SMALLER = _SHARE.format("x > y"), _SHARE.format("x < y")
+
+
+def _power(exponent: str) -> str:
+    """A power of x; positive ones of 0 come of 0**0, as functions of vectors raise exceptions."""
+    zero = f"x == 0 .and. {exponent} > 0"
+    return f"x**merge(0.0, {exponent}, {zero})*merge(0.0, 1.0, {zero})"
+
+
 _TIES = "Where x1 = x2, both get half of the gradient."
 
 FUNCTIONS = (
@@ -114,14 +123,15 @@ FUNCTIONS = (
         "power",
         "Power",
         "x_1^{x_2}",
-        "x**y",
-        ("y*x**((y - 1)*merge(0.0, 1.0, y == 0))", "x**y*l"),
-        (
-            "y*(y - 1)*x**((y - 2)*merge(0.0, 1.0, y == 0 .or. y == 1))",
-            "x**(y - 1)*(1 + y*l)",
-            "x**y*l*l",
+        _power("y"),
+        (f"y*{_power('u')}", "f*l"),
+        (f"y*(y - 1)*{_power('w')}", f"{_power('v')}*(1 + y*l)", "f*l*l"),
+        shared=(
+            ("l", "log(x + merge(1.0, 0.0, x == 0 .and. y >= 0))"),
+            ("u", "(y - 1)*merge(0.0, 1.0, y == 0)"),
+            ("v", "y - 1"),
+            ("w", "(y - 2)*merge(0.0, 1.0, y == 0 .or. y == 1)"),
         ),
-        shared=(("l", "log(x + merge(1.0, 0.0, x == 0 .and. y >= 0))"),),
         choice="At base 0 the logarithm counts as 0 (for exponents >= 0), and with exponent 0 the\n"
         "slope by the base is 0; of negative bases the derivatives by the exponent are NaN.",
     ),
@@ -166,7 +176,7 @@ FUNCTIONS = (
         ("-0.5*d/x",),
         choice="The slope at 0 is infinite.",
     ),
-    Function("exp", "Exponential", "e^x", "exp(x)", ("f",), ("f",)),
+    Function("exp", "Exponential", "e^x", "exp(merge(-800.0, x, x < -800))", ("f",), ("f",)),
     Function("log", "Natural logarithm", r"\log x", "log(x)", ("1/x",), ("-d*d",)),
     Function(
         "relu",
@@ -204,7 +214,7 @@ FUNCTIONS = (
         "tanh(x)",
         ("4*e/((1 + e)*(1 + e))",),
         ("-2*f*d",),
-        shared=(("e", "exp(-2*abs(x))"),),
+        shared=(("e", "exp(-2*merge(400.0, abs(x), abs(x) > 400))"),),
     ),
     Function(
         "softplus",

@@ -44,7 +44,9 @@ class Kernel:
 
 def problems():
     """Every case, and every variant and function with zeros and with large numbers, by name."""
-    hard = {"zeros": np.zeros_like, "large": lambda a: np.asarray(100 * a)}
+    hard = {"zeros": np.zeros_like}
+    for name, factor in {"large": 100, "huge": 1e8, "tiny": 1e-25}.items():
+        hard[name] = lambda a, factor=factor: np.asarray(factor * a)
     for case in CASES:
         yield str(case), case.problem()
     for case, (name, make) in itertools.product(EVERY_VARIANT, hard.items()):
@@ -52,7 +54,11 @@ def problems():
     for function, pair in itertools.product(broadcasts.FUNCTIONS, ("same", "bias")):
         problem = broadcasts.problem(function, pair)
         yield f"{function}-{pair}", problem
-        yield from ((f"{function}-{pair}, {name}", problem.map(m)) for name, m in hard.items())
+        scaled = hard | {"vast": lambda a: np.asarray(1e10 * a)}
+        zero_first = problem.map(np.copy)
+        zero_first.inputs[0][...] = 0
+        yield f"{function}-{pair}, first of zeros", zero_first
+        yield from ((f"{function}-{pair}, {name}", problem.map(m)) for name, m in scaled.items())
 
 
 def calls(problem):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pyops.__main__
-from pyops import blocks
+from pyops import Graph, blocks
 
 from . import broadcasts
 from .cases import OPERATORS, VARIANTS
@@ -102,6 +102,13 @@ class Bare(Kernel):
         return super().address(name, given)
 
 
+class Hollow(Bare):
+    """A procedure of the library with NULL for all arrays without elements, too."""
+
+    def address(self, name, given):
+        return nullcontext() if not given[name].size else super().address(name, given)
+
+
 def subsets(names):
     """None of them, each alone, and all."""
     return dict.fromkeys([(), *((name,) for name in names), tuple(names)])
@@ -163,6 +170,21 @@ def test_null(name):
             with replaced(problem.op, lambda wrapper: Bare(wrapper, nulls)):
                 assert_same(arrays(run()), expected)
     check_all_met(nulls)
+
+
+EMPTY = {"nodes": Graph([], [], 0, 0), "edges": Graph([], [], 4, 3)}
+EMPTY |= {"destinations": Graph([], [], 4, 0), "sources": Graph([], [], 0, 3)}
+
+
+@pytest.mark.parametrize("none", EMPTY)
+@pytest.mark.parametrize("name", sorted(n for n, op in OPERATORS.items() if op.signature.has_graph))
+def test_null_without_elements(name, none):
+    for case, dtype in itertools.product(chosen(name), (np.float32, np.float64)):
+        problem = case.problem(EMPTY[none]).map(dtype)
+        for run in calls(problem):
+            expected = arrays(run())
+            with replaced(problem.op, lambda wrapper: Hollow(wrapper, Nulls(name))):
+                assert_same(arrays(run()), expected)
 
 
 def test_null_of_elementwise():

@@ -33,9 +33,7 @@ PUBLIC = [op for op in vars(pyops).values() if isinstance(op, Operator)]
 STREETS = {
     "kernels": lambda: stems("fortran/kernels", "fypp") - SHARED,
     "nodes": lambda: stems("fortran/nodes", "fypp") & NAMES,
-    "compiled": lambda: (
-        set(re.findall(r"\bpyops_(\w+)_r[48]\b", " ".join(dir(_kernels)))) - SHARED
-    ),
+    "compiled": lambda: set(re.findall(r"\bpyops_(\w+)_r[48]\b", " ".join(dir(_kernels)))) - SHARED,
     "declarations": lambda: stems("pyops/ops", "py") - {"__init__"},
     "table": lambda: {op.room for op in OPERATORS.values()},
     "public": lambda: {op.room for op in PUBLIC if op.name not in COMPOUNDS},

@@ -17,8 +17,8 @@ pyops {version}: differentiable graph and neural-operator kernels.
 
 Link with -lpyops; pkg-config and CMake know it as pyops. Every procedure comes for float (_r4) and
 double (_r8). Arrays are contiguous in C order, [rows][columns] with the columns side by side; an
-array that is optional, not wanted or not given may be NULL. One that is written may share no memory
-with any other. Nothing here checks shapes or indices but pyops_pack_edges.
+array that is optional, not wanted, not given or without elements may be NULL. One that is written
+may share no memory with any other. Nothing here checks shapes or indices but pyops_pack_edges.
 
 A backward procedure writes the gradients of <gy, y>. A double_backward procedure writes the
 gradients of the sum of <h, gradient> over all first-order gradients; its dgy is the derivative of
