@@ -154,7 +154,7 @@ def test_graphs():
         (([0, 3, 2, 9], INDICES, 6), ValueError, "offsets: expected no decrease"),
         (([1, 3, 9], INDICES, 6), ValueError, "offsets: expected the first to be 0"),
         (([0, 3, 8], INDICES, 6), ValueError, "offsets: expected .* last to be len"),
-        ((OFFSETS, INDICES, 5), IndexError, "indices: expected indices from 0 to num_src-1=4"),
+        ((OFFSETS, INDICES, 5), IndexError, "indices: expected indices from 0 to n_src_nodes-1=4"),
         ((np.int32(OFFSETS), np.int64(INDICES), 6), TypeError, "indices: expected int32 like"),
         ((OFFSETS, INDICES, 6, [0]), ValueError, "map_csc_to_coo: expected length"),
         (([0.0, 9.0], INDICES, 6), TypeError, "offsets: expected int32 or int64"),

@@ -9,12 +9,13 @@ from pyops.compat.pylibcugraphops import (
     bipartite_csc_hg_int32,
     make_bipartite_csc,
     make_bipartite_csc_hg,
+    make_csc,
     make_csc_hg,
     operators,
 )
 
 from .compare import assert_close, assert_same
-from .cuda.compat_calls import CASES, CSC, DIM, EDGES, HEADS, KINDS, NODES, TYPES, draw
+from .cuda.compat_calls import CASES, CSC, DIM, EDGES, HEADS, KINDS, NODES, ROWS, TYPES, draw
 from .reference.scores import softmax
 
 
@@ -193,6 +194,44 @@ def test_bipartite_graphs_with_types():
     text = "^agg_hg_basis_n2n_post_fwd: concat_own: expected at least 2 sources"
     with pytest.raises(ValueError, match=text):
         operators.agg_hg_basis_n2n_post_fwd(np.ones((2, 4)), x, None, few, True)
+
+
+MAKERS = make_csc, make_bipartite_csc, make_csc_hg, make_bipartite_csc_hg
+GIVEN = {"offsets": CSC[0], "indices": CSC[1], "map_csc_to_coo": ROWS, "n_src_nodes": NODES}
+GIVEN |= {"n_node_types": 1, "n_edge_types": TYPES}
+GIVEN |= {"node_types": np.zeros(NODES, int), "edge_types": KINDS}
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        *(({name: None}, TypeError, f"{name}: expected") for name in GIVEN),
+        ({"offsets": [0, 1]}, ValueError, "offsets: expected the first to be 0 and the last"),
+        ({"offsets": [-1, EDGES]}, ValueError, "offsets: expected the first to be 0"),
+        ({"indices": CSC[1] + NODES}, IndexError, "indices: expected indices from 0 to n_src_node"),
+        ({"indices": CSC[1].astype("i4")}, TypeError, "indices: expected int64 like offsets, got"),
+        ({"map_csc_to_coo": ROWS[1:]}, ValueError, "map_csc_to_coo: expected le.* got 39"),
+        ({"map_csc_to_coo": ROWS - 1}, IndexError, "map_csc_to_coo: expected indices from 0 to"),
+        ({"n_src_nodes": "x"}, TypeError, "n_src_nodes: expected an integer, got 'x'"),
+        ({"n_src_nodes": 2.0}, TypeError, r"n_src_nodes: expected an integer, got 2\.0"),
+        ({"n_src_nodes": -1}, ValueError, "n_src_nodes: expected at least 0, got -1"),
+        ({"n_src_nodes": 2**31}, OverflowError, "n_src_nodes: expected at most"),
+    ],
+)
+def test_refused_graphs(make, change, error, message):
+    """By the function that was called, in the names of its arguments."""
+    parameters = inspect.signature(make).parameters
+    given = {name: value for name, value in GIVEN.items() if name in parameters}
+    graph = make(**given)
+    ((name, value),) = change.items()
+    if name not in parameters:
+        pytest.skip("no argument of it")
+    if value is None and (parameters[name].default is None or name == "node_types"):
+        assert make(**{**given, **change}).n_indices == graph.n_indices
+        return
+    with pytest.raises(error, match=f"^{make.__name__}: {message}"):
+        make(**{**given, **change})
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from ..._indices import check_indices
 from ...graph import Graph
+from ._names import names_of_call
 
 Integers = npt.ArrayLike
+_NAMES = {"num_src": "n_src_nodes", "edge_ids": "map_csc_to_coo"}
 
 
 class BipartiteCsc:
@@ -75,18 +77,25 @@ def make_bipartite_csc(
     TypeError, ValueError, IndexError, OverflowError
         As for `pyops.Graph.from_csc`; TypeError also for arrays of different types.
     """
-    caller = "make_bipartite_csc"
-    arrays = {"offsets": offsets, "indices": indices, "map_csc_to_coo": map_csc_to_coo}
-    checked = {n: check_indices(f"{caller}: {n}", a) for n, a in arrays.items() if a is not None}
+    return built("make_bipartite_csc", offsets, indices, n_src_nodes, map_csc_to_coo)
+
+
+def built(
+    caller: str,
+    offsets: Integers,
+    indices: Integers,
+    n_src_nodes: int,
+    map_csc_to_coo: Integers | None,
+) -> BipartiteCsc:
+    """A bipartite graph, refused by the arguments of the caller."""
+    arrays = {"offsets": offsets, "indices": indices}
+    arrays |= {} if map_csc_to_coo is None else {"map_csc_to_coo": map_csc_to_coo}
+    checked = {n: check_indices(f"{caller}: {n}", a) for n, a in arrays.items()}
     kind = checked["offsets"].dtype
     for name, array in checked.items():
         if array.dtype != kind:
             raise TypeError(f"{caller}: {name}: expected {kind} like offsets, got {array.dtype}")
-    ids = checked.get("map_csc_to_coo")
-    if ids is not None and len(ids) != len(checked["indices"]):
-        raise ValueError(
-            f"{caller}: map_csc_to_coo: expected length len(indices)={len(checked['indices'])}, "
-            f"got {len(ids)}"
-        )
-    graph = Graph.from_csc(checked["offsets"], checked["indices"], n_src_nodes, ids)
+    ids, (starts, sources) = checked.pop("map_csc_to_coo", None), checked.values()
+    with names_of_call(caller, _NAMES):
+        graph = Graph.from_csc(starts, sources, n_src_nodes, ids)
     return (bipartite_csc_int32 if kind == np.int32 else bipartite_csc_int64)(graph)

@@ -6,12 +6,13 @@ from typing import TypeVar
 
 from ..._arrays import check_size
 from ..._indices import Indices, check_bounds, check_indices, frozen
+from ...graph import Graph
 from ._csc import (
     BipartiteCsc,
     Integers,
     bipartite_csc_int32,
     bipartite_csc_int64,
-    make_bipartite_csc,
+    built,
 )
 
 
@@ -43,9 +44,7 @@ Typed = TypeVar("Typed", bound=Hetero)
 
 def make_csc(offsets: Integers, indices: Integers, map_csc_to_coo: Integers | None = None) -> Csc:
     """A graph whose sources are its destinations; otherwise as `make_bipartite_csc`."""
-    checked = check_indices("make_csc: offsets", offsets)
-    nodes = max(0, len(checked) - 1)
-    return Csc(make_bipartite_csc(checked, indices, nodes, map_csc_to_coo).graph)
+    return Csc(_square("make_csc", offsets, indices, map_csc_to_coo))
 
 
 def make_csc_hg(
@@ -58,7 +57,7 @@ def make_csc_hg(
     map_csc_to_coo: Integers | None = None,
 ) -> CscHg:
     """A graph with a type for each entry; types of nodes are checked and mean nothing here."""
-    graph = CscHg(make_csc(offsets, indices, map_csc_to_coo).graph)
+    graph = CscHg(_square("make_csc_hg", offsets, indices, map_csc_to_coo))
     _check_nodes("make_csc_hg", n_node_types, node_types, [graph.n_dst_nodes])
     return _with_types("make_csc_hg", graph, n_edge_types, edge_types)
 
@@ -93,12 +92,18 @@ def make_bipartite_csc_hg(
     caller = "make_bipartite_csc_hg"
     sources = check_indices(f"{caller}: indices", indices)
     count = max(0, int(sources.max(initial=-1)) + 1) if n_src_nodes is None else n_src_nodes
-    plain = make_bipartite_csc(offsets, indices, count, map_csc_to_coo)
+    plain = built(caller, offsets, sources, count, map_csc_to_coo)
     small = isinstance(plain, bipartite_csc_int32)
     graph = (bipartite_csc_hg_int32 if small else bipartite_csc_hg_int64)(plain.graph)
     nodes = plain.n_src_nodes, plain.n_dst_nodes
     _check_nodes(caller, n_node_types, node_types, [*nodes, sum(nodes)])
     return _with_types(caller, graph, n_edge_types, edge_types)
+
+
+def _square(caller: str, offsets: Integers, indices: Integers, ids: Integers | None) -> Graph:
+    """The graph between as many sources as destinations."""
+    checked = check_indices(f"{caller}: offsets", offsets)
+    return built(caller, checked, indices, max(0, len(checked) - 1), ids).graph
 
 
 def _check_nodes(caller: str, count: int, node_types: Integers | None, lengths: list[int]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ..._compound import COMPOUNDS
@@ -14,26 +15,38 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 REFUSALS = TypeError, ValueError, IndexError, OverflowError, NotImplementedError, MemoryError
 KNOWN = "|".join(["Graph", *OPERATORS, *COMPOUNDS])
 BENEATH = re.compile(rf"(?:{KNOWN})(?:\.\w+)?: (?:(?:out: )?(\w+): )?")
-LIKE = re.compile(r"\blike (\w+)")
+OTHERS = re.compile(r"\blike (\w+)|\b(\w+)(?=-1=)")
+
+
+@contextlib.contextmanager
+def names_of_call(caller: str, names: Mapping[str, str]) -> Iterator[None]:
+    """What pyops refuses is refused by the caller, of whose arguments the names are told."""
+    try:
+        yield
+    except REFUSALS as error:
+        text = str(error)
+        found = BENEATH.match(text)
+        if not found or type(error) not in REFUSALS:
+            raise
+        rest = OTHERS.sub(
+            lambda m: f"like {names.get(m[1], m[1])}" if m[1] else names.get(m[2], m[2]),
+            text[found.end() :],
+        )
+        argument = f"{names.get(found[1], found[1])}: " if found[1] else ""
+        refusal = type(error)(f"{caller}: {argument}{rest}")
+    else:
+        return
+    raise refusal from None
 
 
 def in_names_of_call(names: Mapping[str, str]) -> Callable[[Function], Function]:
-    """What pyops refuses is refused by the function, of whose arguments the names are told."""
+    """The same for a function of the caller's name."""
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def call(*arguments: Any, **keywords: Any) -> Any:
-            try:
+            with names_of_call(function.__name__, names):
                 return function(*arguments, **keywords)
-            except REFUSALS as error:
-                text = str(error)
-                found = BENEATH.match(text)
-                if not found or type(error) not in REFUSALS:
-                    raise
-                rest = LIKE.sub(lambda m: f"like {names.get(m[1], m[1])}", text[found.end() :])
-                argument = f"{names.get(found[1], found[1])}: " if found[1] else ""
-                refusal = type(error)(f"{function.__name__}: {argument}{rest}")
-            raise refusal from None
 
         return call  # type: ignore[return-value]
 
