@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import Any, TypeAlias
 
@@ -51,47 +52,114 @@ def take_ends(order: Indices, ends: Indices, size: int) -> Indices:
 
 def check_indices(label: str, values: npt.ArrayLike) -> Indices:
     """A copy, which nobody changes between the checks and the use of it."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(
-            f"{label}: expected a plain array, got a MaskedArray; its mask would be lost"
-        )
-    if on_device(values):
-        from .cuda._device import platform
-
-        values = platform(label.partition(":")[0]).to_host(values)
-    try:
-        array = np.array(values)
-        if isinstance(values, (list, tuple)) and not _FLAGS.isdisjoint(map(type, values)):
-            raise _NoIntegerError("bool")  # which NumPy takes for numbers among integers
-        if array.dtype == object and not isinstance(values, np.ndarray):
-            integers = [_integer(value) for value in array.flat]
-            array = np.array(integers, np.int64).reshape(array.shape)
-    except OverflowError:
-        raise OverflowError(f"{label}: expected indices that fit int64, got larger ones") from None
-    except (TypeError, ValueError) as error:
-        device = str(getattr(values, "device", "cpu"))
-        got = type(values).__name__ + ("" if device == "cpu" else f" on {device}")
-        if isinstance(error, _NoIntegerError) and array.ndim:
-            got += f" of {error}"
-        raise TypeError(f"{label}: expected int32 or int64, got {got}") from None
-    if array.size == 0 and not isinstance(values, np.ndarray):
-        array = array.astype(np.int64)
-    if array.dtype.kind != "i" or array.dtype.itemsize not in (4, 8):
-        raise TypeError(f"{label}: expected int32 or int64, got {array.dtype}")
+    array = check_integers(label, values)
     if array.ndim != 1:
         raise ValueError(f"{label}: expected one dimension, got shape {array.shape}")
     return array
 
 
-_FLAGS = {bool, np.bool_}
+def check_integers(label: str, values: npt.ArrayLike) -> Indices:
+    """A copy of integers in an array of any shape, in native byte order."""
+    if on_device(values):
+        from .cuda._device import platform
+
+        values = platform(label.partition(":")[0]).to_host(values)
+    masked = isinstance(values, np.ma.MaskedArray)
+    try:
+        array = np.array(values)
+        if not masked and not _is_array(values):
+            _look_at_elements(values, array.ndim)
+        if array.dtype == object and not isinstance(values, np.ndarray):
+            array = _from_objects(array)
+        elif array.dtype.kind in "fu" and not _is_array(values):
+            with contextlib.suppress(TypeError):
+                _from_objects(np.array(values, object))
+    except MemoryError:
+        raise
+    except OverflowError:
+        raise OverflowError(f"{label}: expected indices that fit int64, got larger ones") from None
+    except _MaskedElementError:
+        masked = True
+    except Exception as error:  # whatever a strange type raises
+        raise TypeError(f"{label}: expected int32 or int64, got {_got(values, error)}") from None
+    if masked:
+        raise TypeError(
+            f"{label}: expected a plain array, got a MaskedArray; its mask would be lost"
+        )
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        array = array.astype(np.int64)
+    if array.dtype.kind != "i" or array.dtype.itemsize not in (4, 8):
+        raise TypeError(f"{label}: expected int32 or int64, got {array.dtype}")
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 class _NoIntegerError(TypeError):
     """An element that NumPy would truncate; its text is the type."""
 
 
+class _MaskedElementError(TypeError):
+    """An element that is masked."""
+
+
+def _got(values: Any, error: Exception) -> str:
+    """What was given in place of indices, and why it cannot be read."""
+    device, layout = (str(getattr(values, name, "")) for name in ("device", "layout"))
+    got = kind_of(values) if values is None else type(values).__name__
+    if isinstance(error, _NoIntegerError) and np.ndim(values):
+        return f"{got} of {error}"
+    if device not in ("", "cpu"):
+        return f"{got} on {device}"
+    if layout not in ("", "torch.strided"):
+        return f"{got} with layout {layout}"
+    if isinstance(error, ValueError) and "inhomogeneous" in str(error):
+        return f"{got} with rows of different lengths"
+    if isinstance(error, (TypeError, ValueError)):
+        return got
+    return f"{got}: {error}"
+
+
+def _is_array(values: Any) -> bool:
+    """Whether NumPy reads the values as an array, not as a sequence of elements."""
+    if any(hasattr(values, f"__{name}__") for name in _PROTOCOLS):
+        return True
+    try:
+        memoryview(values)
+    except TypeError:
+        return False
+    return True
+
+
+_PROTOCOLS = "array", "array_interface", "array_struct"
+
+
+def _look_at_elements(values: Any, ndim: int) -> None:
+    """Refuse flags and masked elements, which NumPy takes for integers among these."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise _MaskedElementError
+    if ndim == 0 or _is_array(values):
+        if np.asarray(values).dtype.kind == "b":
+            raise _NoIntegerError("bool")
+        return
+    kinds = set(map(type, values))
+    if not kinds.isdisjoint(_FLAGS):
+        raise _NoIntegerError("bool")
+    if not all(issubclass(kind, _SCALARS) for kind in kinds):
+        for element in values:
+            _look_at_elements(element, ndim - 1)
+
+
+_FLAGS = {bool, np.bool_}
+_SCALARS = int, float, complex, str, np.number
+
+
+def _from_objects(array: npt.NDArray[Any]) -> Indices:
+    return np.array([_integer(value) for value in array.flat], np.int64).reshape(array.shape)
+
+
 def _integer(value: Any) -> int:
     """An element of an array of objects, if it is an integer as Python understands it."""
+    if not isinstance(value, (int, np.integer)) and hasattr(value, "__array__"):
+        _look_at_elements(value, 0)
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         raise _NoIntegerError(kind_of(value))
     return operator.index(value)

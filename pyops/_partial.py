@@ -11,6 +11,7 @@ import numpy as np
 
 from . import _kernels
 from ._arrays import VARIANTS, Array, check_array, plain
+from ._indices import check_integers
 from ._operator import Operator
 from ._plan import Slot, solve_sizes
 from ._signature import Input, show_shape
@@ -26,15 +27,16 @@ def words_of(op: str) -> list[str]:
 
 
 def _integers(label: str, values: Any, ndim: int) -> Any:
-    array = np.asarray(values)
+    array = check_integers(label, values)
     if array.size == 0 and array.ndim == 1:
         array = np.empty((0,) + (2,) * (ndim - 1), np.int32)
-    if array.dtype.kind not in "iu" or array.ndim != ndim:
-        raise TypeError(
-            f"{label}: expected integers with {ndim} axes, got {array.dtype} with {array.ndim}"
-        )
+    if array.ndim != ndim:
+        axes = "one dimension" if ndim == 1 else "two columns"
+        raise ValueError(f"{label}: expected {axes}, got shape {array.shape}")
     if array.size and not 0 <= array.min() <= array.max() < 2**31:
-        raise ValueError(f"{label}: expected numbers from 0 to 2**31 - 1")
+        raise ValueError(
+            f"{label}: expected numbers from 0 to 2**31 - 1, got {array.min()} to {array.max()}"
+        )
     return np.ascontiguousarray(array, np.int32)
 
 

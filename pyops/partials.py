@@ -38,7 +38,8 @@ def _describe(op: Operator, name: str) -> str:
         f"upstream_grad : array, shape {show_shape(op.signature.output, {})}\n{shapes}"
         f"indices : array of integers, as in Fortran\n    {held}.\n"
         f"{graph}{samples * (name in op.signature.by_sample)}\n"
-        f"Returns\n-------\narray, as {name}\n\nRaises\n------\nTypeError, ValueError\n"
+        f"Returns\n-------\narray, as {name}\n\n"
+        "Raises\n------\nTypeError, ValueError, OverflowError\n"
         "    If shapes or indices do not fit.\n"
     )
 

@@ -86,8 +86,8 @@ NEGATIVE, FLOAT = lambda a: a - 100, lambda a: a * 1.0
     ("change", "error", "message"),
     [
         ({"coo_idx": lambda c: c[0]}, ValueError, "expected shape"),
-        ({"coo_idx": lambda c: [[0, 1], [0]]}, ValueError, "expected shape (2, num_edges), got ro"),
-        ({"coo_idx": lambda c: None}, ValueError, "expected shape"),
+        ({"coo_idx": lambda c: [[0, 1], [0]]}, TypeError, "expected int32 or int64, got list with"),
+        ({"coo_idx": lambda c: None}, TypeError, "expected int32 or int64, got None"),
         ({"coo_idx": FLOAT}, TypeError, "expected int32 or int64, got float64"),
         ({"coo_idx": NEGATIVE}, IndexError, "expected indices from 0 to num_src-1=6"),
         ({"coo_idx": lambda c: c + NODES}, IndexError, "expected indices from 0 to num_src-1=6"),

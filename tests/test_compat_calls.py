@@ -7,6 +7,8 @@ import pytest
 
 from pyops.compat.pylibcugraphops import (
     bipartite_csc_hg_int32,
+    bipartite_csc_int32,
+    bipartite_csc_int64,
     make_bipartite_csc,
     make_bipartite_csc_hg,
     make_csc,
@@ -232,6 +234,17 @@ def test_refused_graphs(make, change, error, message):
         return
     with pytest.raises(error, match=f"^{make.__name__}: {message}"):
         make(**{**given, **change})
+
+
+@pytest.mark.parametrize("kind", ["i4", "i8"])
+def test_byte_orders(kind):
+    """Those of arrays may differ, and the graph is of the type of integers."""
+    expected = bipartite_csc_int32 if kind == "i4" else bipartite_csc_int64
+    for orders in "==", ">>", "<<", "<>", "><":
+        arrays = (a.astype(order + kind) for a, order in zip(CSC, orders, strict=True))
+        graph = make_bipartite_csc(*arrays, NODES)
+        assert type(graph) is expected
+        np.testing.assert_array_equal(graph.graph.src, CSC[1])
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ REFUSED = {
     "type": (lambda a: [a[0].tolist(), *a[1:]], TypeError, "upstream_grad: expected a NumPy"),
     "types": (lambda a: [a[0].astype("f"), *a[1:]], TypeError, "coords: expected float32"),
     "absent": (lambda a: [a[0], None, *a[2:]], TypeError, "coords: expected a NumPy array"),
-    "indices": (lambda a: [*a[:-1], [1.5]], TypeError, "indices: expected integers"),
+    "indices": (lambda a: [*a[:-1], [1.5]], TypeError, "indices: expected int32 or int64, got"),
     "negative": (lambda a: [*a[:-1], [-1]], ValueError, "indices: expected numbers from 0"),
     "sizes": (
         lambda a: [*a[:-1], [2, 5, 3, 3]],

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 import pyops.torch as pt  # noqa: E402
 from pyops.compat.pylibcugraphops.pytorch import CSC, HeteroCSC  # noqa: E402
 
-from .test_indices import GOOD, INDEXED, LOSSY, with_rows  # noqa: E402
+from .test_indices import ARGUMENTS, GOOD, INDEXED, LOSSY, with_rows  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
@@ -100,10 +100,27 @@ def test_graphs_of_other_packages_too(way, kind):
         assert getattr(again, name).src.tolist() == getattr(graph, name).src.tolist()
 
 
+TENSORS = {
+    "flags": torch.tensor([True, False, True, True]),
+    "list with a flag": [torch.tensor(k) for k in (0, True, 2, 1)],
+    "list with floats": [torch.tensor(k) for k in (0, 1.5, 2, 1)],
+    "gradients": torch.tensor([0.0, 1.0, 2.0, 1.0], requires_grad=True),
+    "sparse": torch.tensor([0, 1, 2, 1]).to_sparse(),
+    "without memory": torch.empty(4, dtype=torch.int64, device="meta"),
+}
+TAKERS = {f"{name}: reverse": with_rows(name, pt, torch.from_numpy) for name in INDEXED}
+TAKERS["Graph: src"] = lambda values: pt.Graph(values, GOOD)
+
+
+@pytest.mark.parametrize(("argument", "take"), [*ARGUMENTS.items(), *TAKERS.items()])
+@pytest.mark.parametrize("values", TENSORS.values(), ids=TENSORS)
+def test_tensors_that_are_no_indices(values, argument, take):
+    with pytest.raises(TypeError, match=f"^{argument}: expected int32 or int64, got"):
+        take(values)
+
+
 @pytest.mark.parametrize("values", LOSSY.values(), ids=LOSSY)
 def test_no_index_is_truncated(values):
-    takers = {f"{name}: reverse": with_rows(name, pt, torch.from_numpy) for name in INDEXED}
-    takers["Graph: src"] = lambda values: pt.Graph(values, GOOD)
-    for argument, take in takers.items():
+    for argument, take in TAKERS.items():
         with pytest.raises(TypeError, match=f"{argument}: expected int32 or int64, got"):
             take(values)

@@ -43,11 +43,7 @@ class Call:
         """The options, with row numbers as arrays of the host."""
         if not self.op.signature.indexed:
             return self.options
-        rows = {
-            name: on_host(without_subclass(t)).numpy()
-            for name, t in self.options.items()
-            if isinstance(t, Tensor)
-        }
+        rows = {n: _rows(without_subclass(t)) for n, t in self.options.items()}
         return {**self.options, **rows}
 
     def run(
@@ -89,6 +85,13 @@ class Call:
             return ()
         arrays = tuple(kept() for kept in self._kept)
         return () if any(array is None for array in arrays) else arrays
+
+
+def _rows(given: Any) -> Any:
+    """Row numbers of a tensor as an array of the host; what cannot be one stays, to be refused."""
+    if not isinstance(given, Tensor) or given.is_meta or given.layout is not torch.strided:
+        return given
+    return memory(on_host(given))
 
 
 def recording(*tensors: Maybe) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..._indices import check_indices
+from ..._indices import check_indices, check_integers
 from ...graph import Graph
 from ._queue import there
 from ._remembered import on_host, remembered
@@ -29,15 +29,10 @@ def graph_of(caller: str, coo_idx: Integers, **packed: Integers) -> Any:
 
 def _checked(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
     """The graph of the list of edges, which offsets and permutation have to describe as well."""
-    try:
-        ends = np.asanyarray(on_host(coo_idx))
-    except ValueError:
-        raise ValueError(
-            f"{caller}: coo_idx: expected shape (2, num_edges), got rows of different lengths"
-        ) from None
+    ends = check_integers(f"{caller}: coo_idx", on_host(coo_idx))
     if ends.ndim != 2 or len(ends) != 2:
         raise ValueError(f"{caller}: coo_idx: expected shape (2, num_edges), got {ends.shape}")
-    src, dst = (check_indices(f"{caller}: coo_idx", row) for row in ends)
+    src, dst = ends
     arrays = {n: check_indices(f"{caller}: {n}", on_host(a)) for n, a in packed.items()}
     (name, offsets) = next((n, a) for n, a in arrays.items() if n.endswith("offsets"))
     others = ValueError(f"{caller}: {name}: expected the offsets of coo_idx, got others")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...._arrays import Array
-from ...._indices import Indices, check_indices
+from ...._indices import Indices, check_integers
 from .._queue import check_numbers, on_device, there
 from ._reductions import AggOp
 
@@ -52,7 +52,7 @@ def read_extremes(caller: str, graph: Any, location: Any, shape: tuple[int, ...]
     if there() is not None:
         given: Indices = check_numbers(label, location, shape)
         return given
-    entries = check_indices(label, np.ravel(location)).reshape(np.shape(location))
+    entries = check_integers(label, location)
     if entries.shape != shape:
         raise ValueError(f"{label}: expected shape {shape}, got {entries.shape}")
     ends = np.cumsum(graph.in_degrees())[:, None]
