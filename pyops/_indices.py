@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ import numpy.typing as npt
 from . import _kernels
 from ._arrays import NOT_NUMBERS, kind_of, on_device
 from ._threads import team
+
+if TYPE_CHECKING:
+    from ._signature import Indexed
 
 Indices: TypeAlias = npt.NDArray[np.integer[Any]]
 LARGEST = 2**31 - 2
@@ -201,6 +204,40 @@ def check_bounds(label: str, indices: Indices, size: int, size_name: str, least:
             f"{label}: expected indices from {least} to {size_name}-1={size - 1}, "
             f"got {indices[where]} at {where}"
         )
+
+
+def check_wanted(label: str, option: Indexed, rows: Any, wanted: bool) -> None:
+    """Refuse row numbers without the choice that takes them, and that choice without them."""
+    if wanted and rows is None:
+        raise TypeError(
+            f"{label}: expected row numbers with {option.option}={option.choice!r}, got None"
+        )
+    if not wanted and rows is not None:
+        raise ValueError(
+            f"{label}: expected None without {option.option}={option.choice!r}, "
+            f"got {type(rows).__name__}"
+        )
+
+
+def check_rows(
+    label: str,
+    option: Indexed,
+    rows: Any,
+    length: int,
+    ends: tuple[Indices, Indices, Indices | None] | None,
+) -> Indices:
+    """The row numbers of an option, -1 for no row; without the ends of edges pairs may be any."""
+    checked = check_indices(label, rows)
+    check_length(label, option, len(checked), length)
+    check_bounds(label, checked, length, option.length, least=-1)
+    if option.turned and ends is not None:
+        check_turned(label, checked, *ends)
+    return checked
+
+
+def check_length(label: str, option: Indexed, found: int, length: int) -> None:
+    if found != length:
+        raise ValueError(f"{label}: expected {option.length}={length} numbers, got {found}")
 
 
 def check_turned(

@@ -18,7 +18,7 @@ from ._arrays import (
     on_device,
     plain,
 )
-from ._indices import Indices, check_bounds, check_indices, check_turned
+from ._indices import Indices, check_rows, check_wanted
 from ._memory import new_array
 from ._plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
 from ._signature import Shape, Signature
@@ -181,24 +181,11 @@ class Phase:
         """The row numbers of an option as the kernel takes them, counted from 1; 0 for no row."""
         option = self.signature.indexed[name]
         label = f"{self.caller}: {name}"
+        check_wanted(label, option, rows, length is not None)
         if length is None:
-            if rows is not None:
-                raise ValueError(
-                    f"{label}: expected None without {option.option}={option.choice!r}, "
-                    f"got {type(rows).__name__}"
-                )
             return np.empty(0, np.int64)
-        if rows is None:
-            raise TypeError(
-                f"{label}: expected row numbers with {option.option}={option.choice!r}, got None"
-            )
-        rows = check_indices(label, rows)
-        if len(rows) != length:
-            raise ValueError(f"{label}: expected {option.length}={length} numbers, got {len(rows)}")
-        check_bounds(label, rows, length, option.length, least=-1)
-        if option.turned:
-            check_turned(label, rows, graph.src, graph.dst, graph._ids)
-        counted: Indices = rows.astype(np.int64) + 1
+        ends = graph.src, graph.dst, graph._ids
+        counted: Indices = check_rows(label, option, rows, length, ends).astype(np.int64) + 1
         return counted
 
     def _readable(self, given: Sequence[Any]) -> Sequence[Any]:

@@ -19,9 +19,9 @@ import pyops  # noqa: E402
 import pyops.jax as pj  # noqa: E402
 from pyops.jax._call import Call, text_of  # noqa: E402
 
-from .doors import FEW, OPERATORS  # noqa: E402
+from .doors import FEW, OPERATORS, arguments  # noqa: E402
 from .jax_examples import Example, assert_trees_close  # noqa: E402
-from .test_indices import GOOD, INDEXED, LOSSY, with_rows  # noqa: E402
+from .test_indices import ARGUMENTS, GOOD, INDEXED, LOSSY, with_rows  # noqa: E402
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -317,6 +317,8 @@ def test_options_are_refused_as_on_the_host(name, options):
         (lambda src, dst: (src[None], dst), ValueError, r"src: expected shape .*, got \(1, 3\)"),
         (lambda src, dst: (src, dst, dst[:2]), ValueError, r"edge_ids: expected shape \(3,\)"),
         (lambda src, dst: (src * 1.0, dst), TypeError, "src: expected int32 or int64, got float64"),
+        (lambda src, dst: (None, dst), TypeError, "src: expected a jax.Array, got None"),
+        (lambda src, dst: (src, [1, 2, 0]), TypeError, "dst: expected a jax.Array, got list"),
     ],
 )
 def test_leaves_of_graphs_are_checked(change, kind, message):
@@ -356,6 +358,98 @@ def test_no_index_is_truncated(values):
     for argument, take in takers.items():
         with pytest.raises(TypeError, match=f"{argument}: expected int32 or int64, got"):
             take(values)
+
+
+FITTING = [1, 0, 3, 2]
+ROWS = {
+    "absent": None,
+    "too few": FITTING[:3],
+    "two dimensions": [FITTING],
+    "too large": [1, 0, 3, 7],
+    "too small": [1, 0, 3, -2],
+    "beyond 32 bits": np.array(FITTING) + 2**32,
+    "beyond 32 bits to no row": np.array([2**32 - 1, -1, 3, 2]),
+    "no pairs": [1, 2, 3, 0],
+    "edges that are no reverses": [2, 3, 0, 1],
+    "floats": np.array(FITTING) * 1.0,
+    **{kind: np.array(FITTING).astype(kind) for kind in ("int8", "uint8", "int16", "uint32", "?")},
+}
+
+
+@pytest.mark.parametrize("convert", [lambda values: values, jnp.asarray], ids=["host", "jax"])
+@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_row_numbers_are_refused_as_on_the_host(rows, name, convert):
+    given = rows if rows is None else convert(rows)
+    with pytest.raises((TypeError, ValueError, IndexError)) as expected:
+        with_rows(name)(rows)
+    with pytest.raises((TypeError, ValueError, IndexError)) as found:
+        with_rows(name, pj, jnp.asarray)(given)
+    assert found.type is expected.type
+    assert str(found.value) == f"pyops.jax.{expected.value}"
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_row_numbers_need_the_choice_that_takes_them(name):
+    graph, arrays, options = arguments(name)
+    (option,) = OPERATORS[name].signature.indexed.values()
+    for choice in {*OPERATORS[name].signature.options[option.option].choices} - {option.choice}:
+        with pytest.raises(ValueError, match=f"^pyops.jax.{name}: reverse: expected None without"):
+            getattr(pj, name)(graph, *arrays, **{**options, option.option: choice})
+
+
+TRACED = {"absent": TypeError, "too few": ValueError, "two dimensions": ValueError}
+TRACED |= dict.fromkeys(("floats", "int8", "uint8", "int16", "uint32", "?"), TypeError)
+
+
+@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.parametrize("rows", TRACED)
+def test_row_numbers_that_are_traced(rows, name):
+    """Are of the type and the shape that fit; the values are looked at in each run."""
+    call = jax.jit(with_rows(name, pj, jnp.asarray))
+    call(jnp.asarray(FITTING))
+    given = ROWS[rows] if rows == "absent" else jnp.asarray(ROWS[rows])
+    with pytest.raises(TRACED[rows], match=f"^pyops.jax.{name}: reverse: expected"):
+        call(given)
+
+
+def test_row_numbers_of_another_graph():
+    """What fits one graph is checked anew with another."""
+    fitting, other = (pyops.Graph([0, 1, 2, 3], dst) for dst in (FITTING, [2, 3, 0, 1]))
+    rows = jnp.asarray(FITTING)
+
+    def call(graph):
+        return pj.edge_to_edge(graph, jnp.ones((4, 2)), exclude="image", reverse=rows)
+
+    np.testing.assert_array_equal(call(fitting), call(fitting))
+    with pytest.raises(ValueError, match="reverse: expected the reverse of an edge to run"):
+        call(other)
+
+
+def test_edge_ids_beyond_32_bits():
+    graph = pyops.Graph([0, 1], [1, 0]).with_edge_ids([2**31, 1])
+    text = "edge_ids: expected indices from -1 to .*=2147483647, got 2147483648 at 0"
+    with pytest.raises(IndexError, match=f"^pyops.jax.Graph: {text}"):
+        pj.Graph(graph)
+    with pytest.raises(IndexError, match=f"^pyops.jax.aggregate: graph: {text}"):
+        pj.aggregate(graph, jnp.ones((2, 2)))
+    within = pj.Graph(pyops.Graph([0, 1], [1, 0]).with_edge_ids([2**31 - 1, 1]))
+    assert within.indices[2].tolist() == [2**31 - 1, 1]
+
+
+FLAGS = {
+    "array": jnp.array([True, False, True, True]),
+    "list": [jnp.array(k) for k in (0, True, 2, 1)],
+    "list of floats": [jnp.array(k) for k in (0, 1.5, 2, 1)],
+    "keys": jax.random.split(jax.random.key(0), 4),
+}
+
+
+@pytest.mark.parametrize(("argument", "take"), ARGUMENTS.items())
+@pytest.mark.parametrize("values", FLAGS.values(), ids=FLAGS)
+def test_arrays_that_are_no_indices(values, argument, take):
+    with pytest.raises(TypeError, match=f"^{argument}: expected int32 or int64, got"):
+        take(values)
 
 
 def test_star_import():

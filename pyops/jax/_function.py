@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,14 +13,29 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._door import Door
-from .._indices import check_indices
+from .._indices import check_bounds, check_length, check_rows, check_wanted
 from .._operator import Operator
+from .._signature import Indexed
 from ..graph import Graph as PlainGraph
 from ._call import Call
 from ._devices import alike
-from ._graph import Graph, check_known, check_leaves, indices_of, sizes_of
+from ._graph import (
+    SIZES,
+    Graph,
+    check_index,
+    check_known,
+    check_leaves,
+    ends_of,
+    indices_of,
+    narrowed,
+    on_host,
+    sizes_of,
+)
 from ._primitives import compiled, value
 
+_MOST_CHECKED = 16
+_checked: deque[tuple[Any, ...]] = deque(maxlen=_MOST_CHECKED)
+"""Row numbers and index arrays that were found to fit, for the options and sizes of a call."""
 DTYPES = np.dtype("float32"), np.dtype("float64")
 
 
@@ -42,12 +59,13 @@ def function(op: Operator) -> Callable[..., Any]:
         if signature.one_of and all(held[name] is None for name in signature.one_of):
             raise TypeError(f"{label}: expected {' or '.join(signature.one_of)}, got neither")
         given_rows = {name: options.pop(name, None) for name in signature.indexed}
-        rows = {
-            name: _rows(f"{label}: {name}", numbers)
-            for name, numbers in given_rows.items()
-            if numbers is not None
-        }
         options = op.checked(options)
+        rows = {}
+        for name, option in signature.indexed.items():
+            wanted = options[option.option] == option.choice
+            check_wanted(f"{label}: {name}", option, given_rows[name], wanted)
+            if wanted:
+                rows[name] = _rows(f"{label}: {name}", option, given_rows[name], indices, sizes)
         told = Call(
             operator=op.name,
             phase="forward",
@@ -80,7 +98,7 @@ def _graph(label: str, graph: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     if isinstance(graph, Graph):
         return check_leaves(f"{label}: graph", graph.indices, graph.sizes), graph.sizes
     if isinstance(graph, PlainGraph):
-        return indices_of(graph), sizes_of(graph)
+        return indices_of(graph, f"{label}: graph"), sizes_of(graph)
     raise TypeError(
         f"{label}: graph: expected pyops.jax.Graph or pyops.Graph, got {type(graph).__name__}"
     )
@@ -101,7 +119,31 @@ def check(label: str, array: Any) -> Any:
     return array
 
 
-def _rows(label: str, rows: Any) -> Any:
-    if isinstance(rows, jax.Array):
-        return check_known(label, rows)
-    return jnp.asarray(check_indices(label, rows), jnp.int32)
+def _rows(label: str, option: Indexed, rows: Any, indices: Any, sizes: Any) -> Any:
+    """The row numbers of an option, of which only shape and type are known while JAX traces."""
+    length = dict(zip(SIZES, sizes, strict=True))[option.length]
+    if isinstance(rows, jax.core.Tracer):
+        check_index(label, rows)
+        if rows.ndim != 1:
+            raise ValueError(f"{label}: expected one dimension, got shape {rows.shape}")
+        check_length(label, option, rows.shape[0], length)
+        return rows
+    held = rows, *indices
+    if any(like == [option, sizes] and _same(held, others) for *like, others in list(_checked)):
+        return rows
+    ends = ends_of(indices)
+    if ends is not None and ends[2] is not None:
+        check_bounds(f"{label.partition(': ')[0]}: graph: edge_ids", ends[2], length, option.length)
+    checked = check_rows(label, option, on_host(rows), length, ends)
+    if not isinstance(rows, jax.Array):
+        return jnp.asarray(narrowed(label, checked))
+    if ends is not None and all(isinstance(array, jax.Array) for array in held):
+        _checked.append((option, sizes, tuple(map(weakref.ref, held))))
+    return rows
+
+
+def _same(arrays: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    """Whether these are the arrays that are referred to, all of which cannot be written to."""
+    return len(arrays) == len(others) and all(
+        array is other() for array, other in zip(arrays, others, strict=True)
+    )

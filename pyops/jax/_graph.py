@@ -8,7 +8,10 @@ import jax
 import numpy as np
 
 from .. import graph as _graph
+from .._arrays import kind_of
+from .._indices import check_bounds
 
+SIZES = "num_src", "num_dst", "num_edges"
 _JAX = ("jax",)
 
 
@@ -27,8 +30,8 @@ class Graph:
 
     def __init__(self, src: Any, dst: Any = None, *sizes: Any, **named: Any) -> None:
         whole = isinstance(src, _graph.Graph) and dst is None and not sizes and not named
-        graph = src if whole else _graph.Graph(_host(src), _host(dst), *sizes, **named)
-        self.indices: tuple[Any, ...] = indices_of(graph)
+        graph = src if whole else _graph.Graph(on_host(src), on_host(dst), *sizes, **named)
+        self.indices: tuple[Any, ...] = indices_of(graph, "pyops.jax.Graph")
         self.sizes: tuple[int, ...] = sizes_of(graph)
 
     def __repr__(self) -> str:
@@ -45,24 +48,42 @@ class Graph:
         return graph
 
 
-def _host(indices: Any) -> Any:
-    """The indices, for `pyops.Graph` to check, from the device that JAX holds them on."""
-    return np.asarray(indices) if isinstance(indices, jax.Array) else indices
+def on_host(indices: Any) -> Any:
+    """The indices, for NumPy to check, from the device that JAX holds them on."""
+    if not isinstance(indices, jax.Array) or isinstance(indices, jax.core.Tracer):
+        return indices
+    there = any(device.platform != "cpu" for device in indices.devices())
+    return np.asarray(indices) if there else indices
 
 
-def arrays_of(graph: _graph.Graph) -> tuple[Any, ...]:
+def narrowed(label: str, indices: Any) -> Any:
+    """The same as int32, which JAX has without jax_enable_x64, too."""
+    check_bounds(label, indices, 2**31, "2**31", least=-1)
+    return indices.astype(np.int32)
+
+
+def arrays_of(graph: _graph.Graph, label: str) -> tuple[Any, ...]:
     """src, dst and, where entries share rows, edge ids, which is what tells a graph."""
     if graph._ids is None:
         return graph._src, graph._dst
-    return graph._src, graph._dst, np.asarray(graph._ids, np.int32)
+    return graph._src, graph._dst, narrowed(f"{label}: edge_ids", graph._ids)
 
 
-def indices_of(graph: _graph.Graph) -> tuple[Any, ...]:
+def indices_of(graph: _graph.Graph, label: str) -> tuple[Any, ...]:
     """The same as arrays of JAX, made once and kept with the graph, never those of a trace."""
     if _JAX not in graph._ready:
+        arrays = arrays_of(graph, label)
         with jax.core.eval_context():
-            graph._ready[_JAX] = tuple(jax.numpy.asarray(a) for a in arrays_of(graph))
+            graph._ready[_JAX] = tuple(map(jax.numpy.asarray, arrays))
     return graph._ready[_JAX]
+
+
+def ends_of(indices: tuple[Any, ...]) -> tuple[Any, Any, Any] | None:
+    """The index arrays in host memory, None while JAX traces them."""
+    if any(isinstance(array, jax.core.Tracer) for array in indices):
+        return None
+    src, dst, *ids = map(np.asarray, indices)
+    return src, dst, ids[0] if ids else None
 
 
 def check_known(label: str, array: Any) -> Any:
@@ -72,13 +93,21 @@ def check_known(label: str, array: Any) -> Any:
     return array
 
 
+def check_index(label: str, array: Any) -> None:
+    """Refuse what is no array of int32 or int64 of a known shape."""
+    if not isinstance(array, (jax.Array, np.ndarray)):
+        raise TypeError(f"{label}: expected a jax.Array, got {kind_of(array)}")
+    if check_known(label, array).dtype not in (np.dtype("int32"), np.dtype("int64")):
+        raise TypeError(f"{label}: expected int32 or int64, got {array.dtype}")
+
+
 def check_leaves(label: str, indices: tuple[Any, ...], sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """The index arrays of a pytree, whose leaves may have been made anew by the caller."""
+    named = dict(zip(("src", "dst", "edge_ids"), indices, strict=False))
+    for name, array in named.items():
+        check_index(f"{label}: {name}", array)
     num_edges = indices[0].shape if len(indices) > 2 else (sizes[2],)
-    for name, array in zip(("src", "dst", "edge_ids"), indices, strict=False):
-        kind = check_known(f"{label}: {name}", array).dtype
-        if kind not in (np.dtype("int32"), np.dtype("int64")):
-            raise TypeError(f"{label}: {name}: expected int32 or int64, got {kind}")
+    for name, array in named.items():
         if array.shape != num_edges or array.ndim != 1:
             raise ValueError(f"{label}: {name}: expected shape {num_edges}, got {array.shape}")
     return indices
