@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Array, check_array
+from ._arrays import NOT_NUMBERS, Array, check_array, check_number, check_size, kind_of
 from ._eager import eager
 from ._operator import Operator
 
@@ -61,28 +61,40 @@ def check_gradients(
     Raises
     ------
     AssertionError
-        If a derivative is off; the message says which, and what was expected.
+        If a derivative is off, or there is not one for each input; the message says which, and
+        what was expected. None stands for zeros.
     TypeError, ValueError
-        If an input is no float32 or float64 array, `order` neither 1 nor 2, `directions` below 1.
+        If `op` has no derivatives, an input is no float32 or float64 array, `order` neither 1 nor
+        2, `directions` below 1, `rtol` negative, `step` not positive.
 
     Examples
     --------
     >>> pyops.testing.check_gradients(pyops.gno_aggregate, graph, features, kappa)
     8.4e-12
     """
-    if order not in (1, 2):
+    whole = isinstance(order, (int, np.integer)) and not isinstance(order, NOT_NUMBERS)
+    if not whole or order not in (1, 2):
         raise ValueError(f"check_gradients: order: expected 1 or 2, got {order!r}")
-    if not directions >= 1:
-        raise ValueError(f"check_gradients: directions: expected at least 1, got {directions!r}")
-    check = _Check(op, inputs, options, step, np.random.default_rng(rng))
+    phases = ["backward", "jvp", *["double_backward"] * (order == 2)]
+    callables = (callable(getattr(op, name, None)) for name in ("__call__", *phases))
+    if isinstance(op, type) or not all(callables):
+        raise TypeError(
+            f"check_gradients: op: expected an operator, with {', '.join(phases)}, "
+            f"got {kind_of(op)}"
+        )
+    directions = check_size("check_gradients: directions", directions)
+    if check_number("check_gradients: rtol", rtol) < 0:
+        raise ValueError(f"check_gradients: rtol: expected at least 0, got {rtol!r}")
+    if check_number("check_gradients: step", step) <= 0:
+        raise ValueError(f"check_gradients: step: expected a positive number, got {step!r}")
+    check = _Check(op, inputs, options, step, _generator(rng))
     worst = 0.0
     for _ in range(directions):
         for what, expected, got, scale, allowed in check.differences(order, rtol):
             error = abs(got - expected) / max(scale, np.finfo(np.float64).tiny)
             if not error <= allowed:
-                name = getattr(op, "__name__", type(op).__name__)
                 raise AssertionError(
-                    f"{name}: {what}: expected {expected:.12g}, got {got:.12g}, "
+                    f"{check.name}: {what}: expected {expected:.12g}, got {got:.12g}, "
                     f"a relative difference of {error:.2g} where {allowed:.2g} is allowed"
                 )
             worst = max(worst, error)
@@ -109,13 +121,35 @@ class _Check:
                 check_array(f"check_gradients: input {i}", a)
         self.inputs = [None if a is None else a.astype(np.float64) for a in inputs[start:]]
         self.step, self.rng = step, rng
-        self.gy = [self.random(y) for y in _each(self.call(op, *self.inputs))]
-        declared = len(self.call(op.backward, *self.inputs, *self.gy))
-        self.inputs += [None] * (declared - len(self.inputs))
+        self.name = getattr(op, "__name__", type(op).__name__)
+        values = _each(self.call(op, *self.inputs))
+        for y in values:
+            if not isinstance(y, (np.ndarray, np.generic)):
+                raise TypeError(f"check_gradients: op: expected arrays from it, got {kind_of(y)}")
+        self.gy = [self.random(y) for y in values]
+        gradients = self.call(op.backward, *self.inputs, *self.gy)
+        if isinstance(gradients, (tuple, list)):
+            self.inputs += [None] * (len(gradients) - len(self.inputs))
+        self.checked("backward", gradients, self.inputs)
         self.h = [None if a is None else self.random(a) for a in self.inputs]
 
     def random(self, like: Array) -> Array:
         return np.asarray(self.rng.standard_normal(like.shape))
+
+    def checked(self, phase: str, found: Any, like: Sequence[Any]) -> Sequence[Any]:
+        """The results of a phase, one for each of these arrays; None stands for zeros."""
+        label = f"{self.name}: {phase}"
+        if not isinstance(found, (tuple, list)):
+            raise AssertionError(f"{label}: expected a tuple, got {kind_of(found)}")
+        if len(found) != len(like):
+            raise AssertionError(f"{label}: expected {len(like)} arrays, got {len(found)}")
+        for i, (array, other) in enumerate(zip(found, like, strict=True)):
+            shape, expected = (getattr(a, "shape", None) for a in (array, other))
+            if array is not None and shape != expected:
+                wanted = "None" if other is None else f"shape {expected}"
+                got = kind_of(array) if shape is None else shape
+                raise AssertionError(f"{label}: result {i}: expected {wanted}, got {got}")
+        return found
 
     def call(self, phase: Callable[..., Any], *arrays: Any) -> Any:
         return phase(*self.graph, *arrays, **self.options)
@@ -124,17 +158,19 @@ class _Check:
         self, order: int, rtol: float
     ) -> Iterator[tuple[str, float, float, float, float]]:
         """What is compared: the number expected, the one got, the scale, the bound."""
-        gradients = self.call(self.op.backward, *self.inputs, *self.gy)
+        gradients = self.gradients(*self.inputs, *self.gy)
         least = 1e-3 * _dots(self.gy, self.call(self.op, *self.inputs))[1]
         seconds: Sequence[Any] = ()
         if order == 2:
             seconds = self.call(self.op.double_backward, *self.inputs, *self.gy, *self.h)
+            self.checked("double_backward", seconds, [*self.inputs, *self.gy])
         for i, at in enumerate(self.inputs):
             if at is None:
                 continue
             along = self.random(at)
             tangents = [along if k == i else None for k in range(len(self.inputs))]
-            dy = self.call(self.op.jvp, *self.inputs, *tangents)
+            dy = _each(self.call(self.op.jvp, *self.inputs, *tangents))
+            self.checked("jvp", dy, self.gy)
             got, scale = _dot(along, gradients[i])
             scale = max(scale, least)
             yield (
@@ -147,10 +183,10 @@ class _Check:
             expected, size = _dots(self.gy, self.slope(self.value, i, along))
             yield f"backward by input {i} against differences", expected, got, scale + size, rtol
         least = 1e-3 * _dots(self.h, gradients)[1]
-        for i, second in enumerate(seconds):
-            if second is None:
+        for i, (at, second) in enumerate(zip([*self.inputs, *self.gy], seconds, strict=False)):
+            if at is None:
                 continue
-            along = self.random(second)
+            along = self.random(at)
             expected, size = _dots(self.h, self.slope(self.gradients, i, along))
             got, scale = _dot(along, second)
             scale = max(scale, least)
@@ -168,7 +204,7 @@ class _Check:
         return self.call(self.op, *arrays[: len(self.inputs)])
 
     def gradients(self, *arrays: Any) -> Any:
-        return self.call(self.op.backward, *arrays)
+        return self.checked("backward", self.call(self.op.backward, *arrays), self.inputs)
 
     def slope(self, function: Callable[..., Any], i: int, along: Array) -> Any:
         """The derivative of a function of (inputs, gy) by the i-th one, by two differences."""
@@ -190,7 +226,20 @@ class _Check:
 
 def _each(results: Any) -> tuple[Any, ...]:
     """The results of a call, also where there is one."""
-    return results if isinstance(results, tuple) else (results,)
+    return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+
+
+def _generator(rng: Any) -> np.random.Generator:
+    """A generator, from a seed unless it is one."""
+    try:
+        if isinstance(rng, NOT_NUMBERS):
+            raise TypeError
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            "check_gradients: rng: expected a numpy.random.Generator, an integer from 0 on or "
+            f"None, got {rng!r}"
+        ) from None
 
 
 def _dots(a: Sequence[Any], b: Any) -> tuple[float, float]:

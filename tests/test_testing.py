@@ -1,5 +1,7 @@
 """The public check of derivatives finds what is wrong, and only that."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -114,7 +116,133 @@ def test_single_precision_is_checked_in_double():
     assert check_gradients(pyops.gno_conv, graph, *arrays, **options) < 1e-8
 
 
-@pytest.mark.parametrize("order", [0, 3, "2"])
+@pytest.mark.parametrize("change", [lambda r: r[:-1], lambda r: (*r, r[-1]), lambda r: r[0]])
+@pytest.mark.parametrize("phase", ["backward", "double_backward"])
+def test_there_is_a_derivative_for_each_input(phase, change):
+    inputs, options = arguments()
+    wrong = Wrong(phase, change)
+    with pytest.raises(
+        AssertionError, match=f"^wrong: {phase}: .*expected (. arrays|a tuple|None)"
+    ):
+        check_gradients(wrong, *inputs, **options)
+
+
+@pytest.mark.parametrize(("phase", "place"), PLACES)
+def test_derivatives_are_of_the_shape_of_their_inputs(phase, place):
+    """Also where NumPy would broadcast them."""
+    inputs, options = arguments()
+    if phase != "forward":
+        with pytest.raises(
+            AssertionError, match=f"^wrong: {phase}: result .: expected shape .*, g"
+        ):
+            check_gradients(Wrong(phase, lambda a: a[:1], place), *inputs, **options)
+
+
+@pytest.mark.parametrize(("phase", "place"), PLACES)
+def test_none_stands_for_zeros(phase, place):
+    inputs, options = arguments()
+    kind, text = (TypeError, "from it") if phase == "forward" else (AssertionError, r"\S+, got")
+    with pytest.raises(kind, match=f": expected .*{text}"):
+        check_gradients(Wrong(phase, lambda a: None, place), *inputs, **options)
+
+
+class Linear:
+    """Twice a number, without zeros for what vanishes."""
+
+    def __call__(self, x):
+        return 2 * x
+
+    def backward(self, x, gy):
+        return (2 * gy,)
+
+    def double_backward(self, x, gy, h):
+        return None, 2 * h
+
+    def jvp(self, x, t):
+        return 2 * t
+
+
+class Squared(Linear):
+    """A square whose second derivatives are left out."""
+
+    def __call__(self, x):
+        return x**2
+
+    def backward(self, x, gy):
+        return (2 * x * gy,)
+
+    def double_backward(self, x, gy, h):
+        return None, None
+
+    def jvp(self, x, t):
+        return 2 * x * t
+
+
+def test_second_derivatives_that_are_left_out():
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    check_gradients(Linear(), x)
+    with pytest.raises(AssertionError, match="Squared: double_backward by input 0 against diff"):
+        check_gradients(Squared(), x)
+    check_gradients(Squared(), x, order=1)
+
+
+def test_gradients_of_absent_inputs_are_none():
+    inputs, options = arguments("kernel_conv")
+    *inputs, _ = inputs
+    check_gradients(EVERY["kernel_conv"], *inputs, **options)
+
+    class Present(Wrong):
+        def __getattr__(self, phase):
+            run = getattr(EVERY["kernel_conv"], phase)
+            return lambda *a, **o: tuple(np.ones(1) if r is None else r for r in run(*a, **o))
+
+        def __call__(self, *inputs, **options):
+            return EVERY["kernel_conv"](*inputs, **options)
+
+    with pytest.raises(AssertionError, match=r"^wrong: backward: result \d: expected None, got"):
+        check_gradients(Present("", None), *inputs, **options)
+
+
+NO_OPERATORS = [np.sin, lambda x: x, functools.partial(pyops.exp), None, "gat", Linear]
+NO_OPERATORS += [pyops.exp.backward, pyops.radius_graph, 1.0]
+
+
+@pytest.mark.parametrize("op", NO_OPERATORS, ids=repr)
+def test_what_is_no_operator(op):
+    text = "^check_gradients: op: expected an operator, with backward, jvp, double_backward, got"
+    with pytest.raises(TypeError, match=text):
+        check_gradients(op, np.ones(3))
+
+
+REFUSED = [
+    ("directions", "2", TypeError),
+    ("directions", 2.5, TypeError),
+    ("directions", True, TypeError),
+    ("directions", 0, ValueError),
+    ("rtol", "a", TypeError),
+    ("rtol", None, TypeError),
+    ("rtol", np.nan, ValueError),
+    ("rtol", np.inf, ValueError),
+    ("rtol", -1, ValueError),
+    ("step", "a", TypeError),
+    ("step", 0, ValueError),
+    ("step", -1e-5, ValueError),
+    ("step", np.nan, ValueError),
+    ("step", np.inf, ValueError),
+    ("rng", "a", TypeError),
+    ("rng", 2.5, TypeError),
+    ("rng", True, TypeError),
+    ("rng", -1, ValueError),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "kind"), REFUSED)
+def test_refused_numbers(name, value, kind):
+    with pytest.raises(kind, match=f"^check_gradients: {name}: expected .*, got {value!r}"):
+        check_gradients(pyops.exp, np.ones(3), **{name: value})
+
+
+@pytest.mark.parametrize("order", [0, 3, "2", True, 2.0, None])
 def test_refused_order(order):
     inputs, options = arguments()
     with pytest.raises(ValueError, match=r"^check_gradients: order: expected 1 or 2, got"):
