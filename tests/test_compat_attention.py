@@ -202,6 +202,8 @@ def test_refused(change, error, message):
     [
         ({"num_heads": 0}, ValueError, "num_heads: expected an integer from 1"),
         ({"activation": "relu"}, ValueError, "activation: expected one of LeakyReLU, "),
+        ({"activation": []}, TypeError, "activation: expected one of LeakyReLU, .*, got \\[\\]"),
+        ({"activation": None}, TypeError, "activation: expected one of LeakyReLU, .*, got None"),
         ({"negative_slope": "0"}, TypeError, "negative_slope: expected a number"),
         ({"concat_heads": 1}, TypeError, "concat_heads: expected True or False"),
     ],

@@ -78,6 +78,54 @@ def test_none(case, name, parameter):
         assert_same(others.values(), [given[n] for n in others])
 
 
+FLOATS = [
+    pytest.param(case, name, id=f"{case}-{name}")
+    for case in CASES
+    for name, array in arguments(case).items()
+    if isinstance(array, np.ndarray) and array.dtype.kind == "f"
+]
+FLOATS = [p for p in FLOATS if sum(other.values[0] is p.values[0] for other in FLOATS) > 1]
+
+
+@pytest.mark.parametrize(("case", "name"), FLOATS)
+def test_precisions_are_not_mixed(case, name):
+    given = arguments(case)
+    with pytest.raises(TypeError, match=f"^{case.call.__name__}: .*: expected float.*, got float"):
+        case.call(**{**given, name: given[name].astype(np.float32)})
+
+
+@pytest.mark.parametrize(
+    "change", [lambda a: a[1:], lambda a: a[..., None], lambda a: np.array(0.5)]
+)
+@pytest.mark.parametrize(("case", "name"), FLOATS)
+def test_shapes_are_refused_by_arguments_of_the_call(case, name, change):
+    """Of the call itself: what it is made of has arguments of other names."""
+    given = arguments(case)
+    names = "|".join(inspect.signature(case.call).parameters)
+    with pytest.raises(ValueError, match=f"^{case.call.__name__}: ({names}): expected") as error:
+        case.call(**{**given, name: change(given[name])})
+    if name == "edge_weight":
+        assert str(error.value).startswith(f"{case.call.__name__}: {name}: ")
+
+
+@pytest.mark.parametrize("operation", operators.AggOp)
+@pytest.mark.parametrize("name", ["output_embedding", "node_degree"])
+def test_what_the_forward_call_left_is_checked(name, operation):
+    for call, width in (
+        (operators.agg_weighted_n2n_bwd, 5),
+        (operators.agg_concat_weighted_n2n_bwd, 10),
+    ):
+        (case,) = (c for c in CASES if c.call is call and c.about == operation.name)
+        shape = (NODES, width) if name == "output_embedding" else (NODES,)
+        given = arguments(case)
+        call(**given, **{name: np.ones(shape)})
+        for wrong in np.ones(shape, np.float32), np.ones((NODES, 3)):
+            with pytest.raises(
+                (TypeError, ValueError), match=f"^{call.__name__}: {name}: expected"
+            ):
+                call(**given, **{name: wrong})
+
+
 WIDTHS = [some for some in EVERY if some.values[2].annotation == "int"]
 WIDTHS = [some for some in WIDTHS if some.values[1] in some.values[0].given]
 

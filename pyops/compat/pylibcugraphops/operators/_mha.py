@@ -37,7 +37,7 @@ from .._queue import (
 )
 from .._results import write
 from ._bias import narrowed, query_scales, widened, with_bias
-from ._scores import ACTIVATIONS, logits_of
+from ._scores import ACTIVATIONS, check_activation, logits_of
 
 INPUTS = {
     "x_src": "src_node_embedding",
@@ -78,11 +78,7 @@ class mha_params:  # noqa: N801
     def __post_init__(self) -> None:
         check_size("mha_params: num_heads", self.num_heads)
         check_number("mha_params: negative_slope", self.negative_slope)
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(
-                f"mha_params: activation: expected one of {', '.join(ACTIVATIONS)}, "
-                f"got {self.activation!r}"
-            )
+        check_activation("mha_params: activation", self.activation)
         for name in "concat_heads", "norm_by_dim":
             check_flag(f"mha_params: {name}", getattr(self, name))
 

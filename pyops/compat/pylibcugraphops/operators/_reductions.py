@@ -49,15 +49,18 @@ def table(label: str, array: object, rows: int) -> Array:
     return checked
 
 
+def check_alike(label: str, array: Array, first: str, like: Array) -> None:
+    """Refuse an array of another precision than that of the first argument."""
+    if array.dtype.char != like.dtype.char:
+        raise TypeError(f"{label}: expected {like.dtype} like {first}, got {array.dtype}")
+
+
 def tables(caller: str, given: Mapping[str, tuple[object, int]]) -> dict[str, Array]:
     """Arrays of features by name, each with so many rows, of one precision."""
     arrays = {name: table(f"{caller}: {name}", *each) for name, each in given.items()}
     first, like = next(iter(arrays.items()))
     for name, array in arrays.items():
-        if array.dtype != like.dtype:
-            raise TypeError(
-                f"{caller}: {name}: expected {like.dtype} like {first}, got {array.dtype}"
-            )
+        check_alike(f"{caller}: {name}", array, first, like)
     return arrays
 
 

@@ -17,7 +17,7 @@ from .._csc_full import Hetero
 from .._names import in_names_of_call
 from .._queue import made_of, queued
 from .._results import write
-from ._reductions import check_call, table
+from ._reductions import check_alike, check_call, table
 
 _NAMES = {"x": "input_embedding", "weight": "weights_combination", "gy": "grad_output"}
 
@@ -65,6 +65,7 @@ def agg_hg_basis_n2n_post_bwd(
     g, weight, shares = _relations(caller, x, weights_combination, graph, norm_by_out_degree)
     width = weight.shape[1] * x.shape[1]
     gy = table(f"{caller}: grad_output", grad_output, g.num_dst)
+    check_alike(f"{caller}: grad_output", gy, "input_embedding", x)
     if gy.shape[1] != width + concat_own * x.shape[1]:
         raise ValueError(
             f"{caller}: grad_output: expected {width + concat_own * x.shape[1]} columns, "
@@ -115,6 +116,7 @@ def _relations(caller: str, x: Any, weight: Any, graph: Any, normed: bool) -> _R
     if weight is None:
         weight = made_of(graph, f"bases {x.dtype}", lambda: np.eye(count, dtype=x.dtype))
     weight = table(f"{caller}: weights_combination", weight, count)
+    check_alike(f"{caller}: weights_combination", weight, "input_embedding", x)
     if not normed:
         typed = made_of(graph, "typed", lambda: host.with_edge_ids(types, count))
         return _Relations(typed, weight, None)

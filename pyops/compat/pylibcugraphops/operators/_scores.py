@@ -24,6 +24,12 @@ TOGETHER = 1 << 16
 """Entries whose rows are made at once."""
 
 
+def check_activation(label: str, name: object) -> None:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        kind = ValueError if isinstance(name, str) else TypeError
+        raise kind(f"{label}: expected one of {', '.join(ACTIVATIONS)}, got {name!r}")
+
+
 def logits_of(
     op: Operator, graph: Graph, inputs: Sequence[Any], params: Any, sums: Array | None
 ) -> Array:

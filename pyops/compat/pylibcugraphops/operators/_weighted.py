@@ -20,7 +20,7 @@ from .._names import in_names_of_call
 from .._queue import check_array, queued
 from .._results import write
 from ._extremes import check_unread, find_extremes
-from ._reductions import EXTREMES, AggOp, check_call, table, weight_sums
+from ._reductions import EXTREMES, AggOp, check_alike, check_call, table, weight_sums
 
 _NAMES = {"x": "input_embedding", "weight": "edge_weight", "gy": "grad_output"}
 
@@ -84,10 +84,10 @@ def agg_weighted_n2n_bwd(
     """The gradients of `agg_weighted_n2n_fwd` that are not None."""
     caller = "agg_weighted_n2n_bwd"
     g = check_call(caller, graph, BipartiteCsc, aggregation_operation)
-    x, gy = (table(f"{caller}: input_embedding", input_embedding, g.num_src), grad_output)
-    gy = _cotangent(caller, gy, g, x.shape[1])
-    _check_left(caller, g, x.shape[1], output_embedding, output_extrema_location, node_degree)
-    gx, gw = _backward(caller, g, x, edge_weight, aggregation_operation, gy)
+    x = _inputs(caller, g, input_embedding, edge_weight)
+    gy = _like(caller, x, (g.num_dst, x.shape[1]), grad_output=grad_output)
+    _check_left(caller, g, x, x.shape[1], output_embedding, output_extrema_location, node_degree)
+    gx, gw = _backward(g, x, edge_weight, aggregation_operation, gy)
     _write_back(caller, grad_input=(grad_input, gx), grad_edge_weight=(grad_edge_weight, gw))
 
 
@@ -109,32 +109,41 @@ def agg_concat_weighted_n2n_bwd(
     """The gradients of `agg_concat_weighted_n2n_fwd` that are not None."""
     caller = "agg_concat_weighted_n2n_bwd"
     g = check_call(caller, graph, Csc, aggregation_operation)
-    x = table(f"{caller}: input_embedding", input_embedding, g.num_src)
-    gy = _cotangent(caller, grad_output, g, 2 * x.shape[1])
-    _check_left(caller, g, 2 * x.shape[1], output_embedding, output_extrema_location, node_degree)
+    x = _inputs(caller, g, input_embedding, edge_weight)
+    width = 2 * x.shape[1]
+    gy = _like(caller, x, (g.num_dst, width), grad_output=grad_output)
+    _check_left(caller, g, x, width, output_embedding, output_extrema_location, node_degree)
     messages, own = np.split(gy, 2, axis=1)
-    gx, gw = _backward(caller, g, x, edge_weight, aggregation_operation, messages)
+    gx, gw = _backward(g, x, edge_weight, aggregation_operation, messages)
     _write_back(caller, grad_input=(grad_input, gx + own), grad_edge_weight=(grad_edge_weight, gw))
 
 
-def _cotangent(caller: str, gy: Any, graph: Graph, width: int) -> Array:
-    if check_array(f"{caller}: grad_output", gy).shape != (graph.num_dst, width):
-        raise ValueError(
-            f"{caller}: grad_output: expected shape ({graph.num_dst}, {width}), got {gy.shape}"
-        )
-    checked: Array = gy
+def _inputs(caller: str, graph: Graph, x: Any, weight: Any) -> Array:
+    """The features of the sources, where the weights are as many as the edges."""
+    checked = table(f"{caller}: input_embedding", x, graph.num_src)
+    _like(caller, checked, (graph.num_edges,), edge_weight=weight)
+    return checked
+
+
+def _like(caller: str, x: Array, shape: tuple[int, ...], **named: Any) -> Array:
+    """An array of this shape, and of the precision of the features."""
+    ((name, array),) = named.items()
+    checked = check_array(f"{caller}: {name}", array)
+    check_alike(f"{caller}: {name}", checked, "input_embedding", x)
+    if checked.shape != shape:
+        raise ValueError(f"{caller}: {name}: expected shape {shape}, got {checked.shape}")
     return checked
 
 
 def _check_left(
-    caller: str, graph: Graph, width: int, output: Any, location: Any, degree: Any
+    caller: str, graph: Graph, x: Array, width: int, output: Any, location: Any, degree: Any
 ) -> None:
     """What the forward call left, which the backward one has no use for."""
     check_unread(f"{caller}: output_extrema_location", location)
     shapes = {"output_embedding": (graph.num_dst, width), "node_degree": (graph.num_dst,)}
     for (name, shape), array in zip(shapes.items(), (output, degree), strict=True):
-        if array is not None and check_array(f"{caller}: {name}", array).shape != shape:
-            raise ValueError(f"{caller}: {name}: expected shape {shape}, got {array.shape}")
+        if array is not None:
+            _like(caller, x, shape, **{name: array})
 
 
 def _forward(
@@ -147,8 +156,7 @@ def _forward(
     degree: Array | None,
 ) -> tuple[Array, dict[str, tuple[Any, Array | Indices]]]:
     """The aggregated features, and what the call gives beside them."""
-    table(f"{caller}: input_embedding", x, graph.num_src)
-    check_array(f"{caller}: edge_weight", weight)
+    _inputs(caller, graph, x, weight)
     mean = operation is AggOp.Mean
     y: Array = aggregate(graph, x, None, weight, reduce="sum" if mean else operation.value)
     if operation not in EXTREMES:
@@ -156,7 +164,7 @@ def _forward(
     if mean:
         sums = weight_sums(graph, weight)
         return y / sums, {} if degree is None else {"node_degree": (degree, sums[:, 0])}
-    _check_left(caller, graph, x.shape[1], None, None, degree)
+    _check_left(caller, graph, x, x.shape[1], None, None, degree)
     if operation not in EXTREMES or location is None:
         return y, {}
     found = find_extremes(graph, x, None, weight, y, operation)
@@ -164,9 +172,8 @@ def _forward(
 
 
 def _backward(
-    caller: str, graph: Graph, x: Array, weight: Array, operation: AggOp, gy: Array
+    graph: Graph, x: Array, weight: Array, operation: AggOp, gy: Array
 ) -> tuple[Array, Array]:
-    check_array(f"{caller}: edge_weight", weight)
     mean = operation is AggOp.Mean
     reduce = "sum" if mean else operation.value
     sums = weight_sums(graph, weight) if mean else None

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .....torch import gat, gat_v2, transformer_conv
 from ...operators._bias import query_scales
-from ...operators._scores import ACTIVATIONS
+from ...operators._scores import ACTIVATIONS, check_activation
 from ._nodes import both_ends, check_flags, check_graph, check_tensor
 
 
@@ -186,10 +186,7 @@ def _arguments(caller: str, feat: Any, graph: Any) -> tuple[Any, Tensor, Tensor]
 
 
 def _options(caller: str, heads: int, concat: bool, activation: str) -> dict[str, Any]:
-    if activation not in ACTIVATIONS:
-        raise ValueError(
-            f"{caller}: activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}"
-        )
+    check_activation(f"{caller}: activation", activation)
     check_flags(caller, concat_heads=concat)
     name, _ = ACTIVATIONS[activation]
     return {"heads": heads, "concat": bool(concat), "activation": name}
