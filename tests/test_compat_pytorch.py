@@ -353,6 +353,7 @@ def test_shared_rows():
         (lambda c: operators.agg_concat_n2n(c.x[1:], c.graph), ValueError, r"\(7, width\)"),
         (lambda c: operators.agg_concat_n2n(c.x, c.graph, "add"), ValueError, "aggr"),
         (lambda c: operators.mha_gat_n2n(c.x, c.attention, c.graph, 2, "gelu"), ValueError, "ELU"),
+        (lambda c: operators.mha_gat_n2n(c.x, c.attention, c.graph, 2, []), TypeError, "ELU, got"),
         (lambda c: operators.agg_hg_basis_n2n_post(c.x, None, c.graph), TypeError, "HeteroCSC"),
         (
             lambda c: operators.mha_simple_n2n(c.x, c.x, c.x, c.graph, score_bias=c.x),
@@ -385,6 +386,66 @@ def test_shared_rows():
 def test_refusals(call, error, words):
     with pytest.raises(error, match=words):
         call(Case())
+
+
+GRAPHS = [CSC, HeteroCSC, ops_torch.BipartiteCSC, ops_torch.StaticCSC, ops_torch.SampledCSC]
+GRAPHS += [ops_torch.StaticHeteroCSC, ops_torch.SampledHeteroCSC]
+INDICES = torch.tensor([0, 1, 1])
+FITTING = {"offsets": torch.tensor([0, 1, 3]), "indices": INDICES, "num_src_nodes": 2}
+FITTING |= {"edge_types": INDICES, "num_edge_types": 2, "ef_indices": torch.tensor([2, 0, 1])}
+FITTING |= {"dst_max_in_degree": 2, "max_num_neighbors": 2}
+FITTING |= {"is_bipartite": True, "reverse_graph_bwd": False}
+NO_INDICES = [
+    None,
+    3,
+    [0.5] * 3,
+    [0, True, 1],
+    INDICES.float().requires_grad_(),
+    INDICES.to("meta"),
+]
+NO_INDICES += [INDICES.to_sparse(), [[0], [1, 2]], INDICES[None], "banana"]
+NO_FLAGS = ["no", None, 1, 0.0]
+NO_COUNTS = ["2", None, 2.0, 2.5, True, -1, 2**31]
+NO_DEGREES = ["x", 2.5, True, -2]
+WRONG = {
+    "offsets": [*NO_INDICES, [0, 1, 2]],
+    "indices": [*NO_INDICES, [0, 1, -1]],
+    "edge_types": [*NO_INDICES, [0, 1, 2], [0, 1]],
+    "ef_indices": [*NO_INDICES[1:], [0, 1], [0, 1, -1]],
+    "num_src_nodes": NO_COUNTS,
+    "num_edge_types": NO_COUNTS,
+    "is_bipartite": NO_FLAGS,
+    "reverse_graph_bwd": NO_FLAGS,
+    "dst_max_in_degree": NO_DEGREES,
+    "max_num_neighbors": NO_DEGREES,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_graphs_are_refused_by_the_argument(kind, name):
+    parameters = inspect.signature(kind).parameters
+    given = {n: value for n, value in FITTING.items() if n in parameters}
+    assert kind(**given).num_indices == 3
+    for value in WRONG[name] if name in parameters else ():
+        with pytest.raises((TypeError, ValueError, IndexError, OverflowError)) as error:
+            kind(**{**given, name: value})
+        assert str(error.value).startswith(f"{kind.__name__}: {name}: expected")
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_graphs_of_lists_and_arrays(kind):
+    """Are those of tensors."""
+    parameters = inspect.signature(kind).parameters
+    given = {n: value for n, value in FITTING.items() if n in parameters}
+    expected = kind(**given)
+    for convert in torch.Tensor.tolist, np.asarray:
+        lists = {n: convert(v) if isinstance(v, torch.Tensor) else v for n, v in given.items()}
+        found = kind(**lists)
+        assert repr(found) == repr(expected)
+        np.testing.assert_array_equal(found.graph.src, expected.graph.src)
+        np.testing.assert_array_equal(found.graph.dst, expected.graph.dst)
+    assert kind(**given | {n: None for n in ("dst_max_in_degree",) if n in given}).num_indices == 3
 
 
 def test_compiled():

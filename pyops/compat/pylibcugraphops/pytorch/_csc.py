@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ...._indices import check_bounds, check_indices
+from ...._arrays import check_size
+from ...._indices import Indices, check_bounds, check_indices
 from ....torch import Graph
 from ....torch.nn._edge_index import on_cpu
+from .._names import names_of_call
+from .._queue import check_flag
 
 Made = TypeVar("Made")
+_NAMES = {"num_src": "num_src_nodes", "edge_ids": "ef_indices"}
 
 
 class CSC:
@@ -48,22 +53,26 @@ class CSC:
         is_bipartite: bool = False,
         reverse_graph_bwd: bool = True,
     ) -> None:
-        self.is_bipartite = is_bipartite
-        rows = None if ef_indices is None else self._array("ef_indices", ef_indices)
-        arrays = self._array("offsets", offsets), self._array("indices", indices)
-        graph = Graph.from_csc(*arrays, num_src_nodes, rows)
+        caller = type(self).__name__
+        check_flag(f"{caller}: is_bipartite", is_bipartite)
+        check_flag(f"{caller}: reverse_graph_bwd", reverse_graph_bwd)
+        _check_degree(f"{caller}: dst_max_in_degree", dst_max_in_degree)
+        self.is_bipartite = bool(is_bipartite)
+        rows = None if ef_indices is None else self._indices("ef_indices", ef_indices)
+        arrays = self._indices("offsets", offsets), self._indices("indices", indices)
+        with names_of_call(caller, _NAMES):
+            graph = Graph.from_csc(*arrays, num_src_nodes, rows)
         self._order: Tensor | None = None
-        if ef_indices is not None:
-            order = torch.argsort(torch.as_tensor(ef_indices), stable=True)
-            rows = torch.arange(len(order))
-            if torch.equal(torch.as_tensor(ef_indices)[order].to(rows.dtype), rows):
+        if rows is not None:
+            order = np.argsort(rows, kind="stable")
+            if np.array_equal(rows[order], np.arange(len(order))):
                 # every edge has a row of its own: the entries may stand in the order of the rows
-                self._order = order
+                self._order = torch.from_numpy(order)
                 src, dst = graph.src[order], graph.dst[order]
                 graph = Graph(src, dst, graph.num_src, graph.num_dst)
         if not is_bipartite and graph.num_src < graph.num_dst:
             raise ValueError(
-                f"{type(self).__name__}: num_src_nodes: expected at least the {graph.num_dst} "
+                f"{caller}: num_src_nodes: expected at least the {graph.num_dst} "
                 f"destinations, which are sources without is_bipartite, got {graph.num_src}"
             )
         self.graph = graph
@@ -97,11 +106,9 @@ class CSC:
         """Number of edges."""
         return self.graph.num_entries
 
-    def _array(self, name: str, indices: Any) -> Any:
-        """What is given, on the CPU."""
-        if not isinstance(indices, Tensor):
-            return indices
-        return on_cpu(f"{type(self).__name__}: {name}", indices).numpy()
+    def _indices(self, name: str, indices: Any) -> Indices:
+        """A copy of what is given on the CPU."""
+        return _checked(f"{type(self).__name__}: {name}", indices)
 
     def add_reverse_graph(self) -> None:
         """Nothing: the reverse graph is made when it is first needed."""
@@ -138,16 +145,24 @@ class HeteroCSC(CSC):
         reverse_graph_bwd: bool = True,
     ) -> None:
         super().__init__(
-            offsets, indices, num_src_nodes, ef_indices=ef_indices, is_bipartite=is_bipartite
+            offsets,
+            indices,
+            num_src_nodes,
+            ef_indices=ef_indices,
+            dst_max_in_degree=dst_max_in_degree,
+            is_bipartite=is_bipartite,
+            reverse_graph_bwd=reverse_graph_bwd,
         )
         label = f"{type(self).__name__}: edge_types"
-        types = check_indices(label, self._array("edge_types", edge_types))
+        self.num_edge_types = check_size(
+            f"{type(self).__name__}: num_edge_types", num_edge_types, 0
+        )
+        types = self._indices("edge_types", edge_types)
         if len(types) != self.num_indices:
             raise ValueError(
                 f"{label}: expected length len(indices)={self.num_indices}, got {len(types)}"
             )
-        check_bounds(label, types, num_edge_types, "num_edge_types")
-        self.num_edge_types = num_edge_types
+        check_bounds(label, types, self.num_edge_types, "num_edge_types")
         held = torch.from_numpy(types.astype("int64"))
         self.edge_types = held if self._order is None else held[self._order]
         self._made: dict[str, Any] = {}
@@ -209,7 +224,14 @@ class BipartiteCSC(CSC):
         ef_indices: Tensor | None = None,
         reverse_graph_bwd: bool = True,
     ) -> None:
-        super().__init__(offsets, indices, num_src_nodes, ef_indices=ef_indices, is_bipartite=True)
+        super().__init__(
+            offsets,
+            indices,
+            num_src_nodes,
+            ef_indices=ef_indices,
+            is_bipartite=True,
+            reverse_graph_bwd=reverse_graph_bwd,
+        )
 
 
 class StaticCSC(CSC):
@@ -219,7 +241,8 @@ class StaticCSC(CSC):
     """
 
     def __init__(self, offsets: Tensor, indices: Tensor, ef_indices: Tensor | None = None) -> None:
-        super().__init__(offsets, indices, _nodes(offsets, indices), ef_indices=ef_indices)
+        count = _nodes(type(self).__name__, offsets, indices)
+        super().__init__(offsets, indices, count, ef_indices=ef_indices)
 
 
 class SampledCSC(CSC):
@@ -228,6 +251,7 @@ class SampledCSC(CSC):
     def __init__(
         self, offsets: Tensor, indices: Tensor, max_num_neighbors: int, num_src_nodes: int
     ) -> None:
+        _check_degree(f"{type(self).__name__}: max_num_neighbors", max_num_neighbors)
         super().__init__(offsets, indices, num_src_nodes)
 
 
@@ -237,7 +261,8 @@ class StaticHeteroCSC(HeteroCSC):
     def __init__(
         self, offsets: Tensor, indices: Tensor, edge_types: Tensor, num_edge_types: int
     ) -> None:
-        super().__init__(offsets, indices, edge_types, _nodes(offsets, indices), num_edge_types)
+        count = _nodes(type(self).__name__, offsets, indices)
+        super().__init__(offsets, indices, edge_types, count, num_edge_types)
 
 
 class SampledHeteroCSC(HeteroCSC):
@@ -252,10 +277,24 @@ class SampledHeteroCSC(HeteroCSC):
         num_src_nodes: int,
         num_edge_types: int,
     ) -> None:
+        _check_degree(f"{type(self).__name__}: max_num_neighbors", max_num_neighbors)
         super().__init__(offsets, indices, edge_types, num_src_nodes, num_edge_types)
 
 
-def _nodes(offsets: Tensor, indices: Tensor) -> int:
+def _nodes(caller: str, offsets: object, indices: object) -> int:
     """The number of nodes that offsets and indices speak of."""
-    largest = int(indices.max()) if len(indices) else -1
-    return max(len(offsets) - 1, 1 + largest)
+    starts, sources = (
+        _checked(f"{caller}: offsets", offsets),
+        _checked(f"{caller}: indices", indices),
+    )
+    return max(0, len(starts) - 1, 1 + int(sources.max(initial=-1)))
+
+
+def _checked(label: str, indices: Any) -> Indices:
+    return check_indices(label, on_cpu(label, indices) if isinstance(indices, Tensor) else indices)
+
+
+def _check_degree(label: str, degree: object) -> None:
+    """Refuse what is no largest degree; -1 or None if that is not known."""
+    if degree is not None:
+        check_size(label, degree, -1)
