@@ -226,6 +226,9 @@ CALLERS = {block: "GNOBlock", integral: "IntegralTransform", search: "NeighborSe
         (POINTS[:, 0], ValueError, r"expected shape \(n, .\), .*got \(7,\)"),
         (POINTS.long(), TypeError, r"expected floating-point coordinates, got torch\.int64"),
         (POINTS.numpy(), TypeError, r"expected a torch\.Tensor, got ndarray"),
+        (POINTS.half(), TypeError, r"expected float32 or float64, got torch\.float16"),
+        (POINTS.to("meta"), ValueError, "expected a tensor on a CUDA .*, got one on meta"),
+        (POINTS.to_sparse(), TypeError, r"expected a dense tensor, got layout torch\.sparse_coo"),
     ],
 )
 @pytest.mark.parametrize(("call", "name"), NAMES_OF_POINTS)
@@ -233,6 +236,51 @@ def test_points(call, name, wrong, kind, message):
     call()
     with pytest.raises(kind, match=f"^{CALLERS[call]}: {name}: {message}"):
         call(**{name: wrong})
+
+
+@pytest.mark.parametrize(("call", "name"), NAMES_OF_POINTS)
+def test_precisions_of_points(call, name):
+    first, second = (n for c, n in NAMES_OF_POINTS if c is call)
+    wide, narrow = ("64", "32") if name == first else ("32", "64")
+    text = rf"{second}: expected torch\.float{wide} like {first}, got torch\.float{narrow}"
+    with pytest.raises(TypeError, match=f"^{CALLERS[call]}: {text}"):
+        call(**{name: (POINTS if name == first else QUERIES).double()})
+
+
+@pytest.mark.parametrize("kind", ["nonlinear", "nonlinear_kernelonly"])
+def test_precisions_of_values_that_the_kernel_sees(kind):
+    layer = nn.IntegralTransform(channel_mlp_layers=[7, 3], transform_type=kind)
+    text = r"^IntegralTransform: f_y: expected torch\.float32 like y, got torch\.float64"
+    with pytest.raises(TypeError, match=text):
+        layer(POINTS, NEIGHBOURS, QUERIES, VALUES.double())
+
+
+NO_RADII = [("a", TypeError), ("0.5", TypeError), (None, TypeError), (True, TypeError)]
+NO_RADII += [(float("nan"), ValueError), (-1.0, ValueError), ([0.5], TypeError)]
+
+
+@pytest.mark.parametrize(("radius", "kind"), NO_RADII)
+def test_radii(radius, kind):
+    text = "radius: expected a number from 0 on, got"
+    with pytest.raises(kind, match=f"^GNOBlock: {text}"):
+        nn.GNOBlock(3, 3, 2, radius, **OPTIONS)
+    with pytest.raises(kind, match=f"^NeighborSearch: {text}"):
+        nn.NeighborSearch()(POINTS, QUERIES, radius)
+
+
+@pytest.mark.parametrize("radius", [0, 0.5, torch.tensor(0.5), float("inf")])
+def test_radii_that_are_numbers(radius):
+    found = nn.NeighborSearch()(POINTS, QUERIES, radius)["neighbors_index"]
+    assert len(found) == (torch.cdist(QUERIES, POINTS) <= max(float(radius), 1e-9)).sum()
+    nn.GNOBlock(3, 3, 2, radius, **OPTIONS)(POINTS, QUERIES, VALUES)
+
+
+@pytest.mark.parametrize("value", ["2", 2.5, None, True, -1])
+@pytest.mark.parametrize("name", ["in_channels", "out_channels", "coord_dim"])
+def test_sizes_of_blocks(name, value):
+    given = {"in_channels": 3, "out_channels": 3, "coord_dim": 2, "radius": 0.5, name: value}
+    with pytest.raises((TypeError, ValueError), match=f"^GNOBlock: {name}: expected an? "):
+        nn.GNOBlock(**given, **OPTIONS)
 
 
 @pytest.mark.parametrize("call", [block, integral])
@@ -244,6 +292,11 @@ def test_points(call, name, wrong, kind, message):
         (VALUES[None, None], ValueError, r"\(1, 1, 7, 3\)"),
         (VALUES[None][:0], ValueError, r"\(0, 7, 3\)"),
         (VALUES.numpy(), TypeError, "ndarray"),
+        (VALUES.long(), TypeError, r"torch\.int64"),
+        (VALUES > 0, TypeError, r"torch\.bool"),
+        (VALUES + 0j, TypeError, r"torch\.complex64"),
+        (VALUES.half(), TypeError, r"torch\.float16"),
+        (VALUES.to("meta"), ValueError, "one on meta"),
     ],
 )
 def test_values_of_points(call, wrong, kind, got):

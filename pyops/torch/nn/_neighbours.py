@@ -11,7 +11,7 @@ from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ... import graph as _graph
-from .._call import recording
+from .._call import check, recording
 from .._graph import Ends, Graph
 from .._host import on_host, plain
 from ._edge_index import check_offsets, integers, rows_of
@@ -57,6 +57,7 @@ def check_points(label: str, points: object, coordinates: int | None = None) -> 
         raise TypeError(f"{label}: expected a torch.Tensor, got {type(points).__name__}")
     if not points.is_floating_point():
         raise TypeError(f"{label}: expected floating-point coordinates, got {points.dtype}")
+    check(label, points)
     if points.dim() != 2 or coordinates not in (None, points.shape[1]):
         raise ValueError(
             f"{label}: expected shape (n, {'d' if coordinates is None else coordinates}), the same "
@@ -64,10 +65,28 @@ def check_points(label: str, points: object, coordinates: int | None = None) -> 
         )
 
 
+def check_alike(label: str, given: Tensor, first: str, like: Tensor) -> None:
+    """Refuse a tensor of another precision than that of the first argument."""
+    if given.dtype != like.dtype:
+        raise TypeError(f"{label}: expected {like.dtype} like {first}, got {given.dtype}")
+
+
+def check_radius(label: str, radius: Any) -> float:
+    """The argument as a number, if it is one that distances can be compared with."""
+    try:
+        if isinstance(radius, (bool, str, bytes)):
+            raise TypeError
+        number = float(radius)
+    except (TypeError, ValueError):
+        raise TypeError(f"{label}: expected a number from 0 on, got {radius!r}") from None
+    if not number >= 0:
+        raise ValueError(f"{label}: expected a number from 0 on, got {radius!r}")
+    return number
+
+
 def check_function(label: str, f: Tensor, points: int) -> None:
     """Refuse values that are not of as many points, [points, d] or [batch, points, d]."""
-    if not isinstance(f, Tensor):
-        raise TypeError(f"{label}: expected a torch.Tensor, got {type(f).__name__}")
+    check(label, f)
     if f.dim() not in (2, 3) or f.shape[-2] != points or 0 in f.shape[:-2]:
         raise ValueError(
             f"{label}: expected shape ({points}, d) or (batch, {points}, d), got {tuple(f.shape)}"

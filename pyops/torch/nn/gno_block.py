@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ._neighbours import check_function, check_points
+from ..._arrays import check_size
+from ._neighbours import check_alike, check_function, check_points, check_radius
 from .integral_transform import IntegralTransform
 from .linear_channel_mlp import Activation, LinearChannelMLP
 from .neighbor_search import NeighborSearch
@@ -64,6 +65,10 @@ class GNOBlock(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         caller = "GNOBlock"
+        check_size(f"{caller}: in_channels", in_channels, 0)
+        check_size(f"{caller}: out_channels", out_channels)
+        check_size(f"{caller}: coord_dim", coord_dim)
+        check_radius(f"{caller}: radius", radius)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.coord_dim = coord_dim
@@ -114,6 +119,7 @@ class GNOBlock(nn.Module):  # type: ignore[misc]
         """
         for name, points in ("y", y), ("x", x):
             check_points(f"GNOBlock: {name}", points, self.coord_dim)
+        check_alike("GNOBlock: x", x, "y", y)
         if f_y is not None:
             check_function("GNOBlock: f_y", f_y, len(y))
         neighbors = self.neighbor_search(data=y, queries=x, radius=self.radius)

@@ -12,7 +12,7 @@ from .. import aggregate, edge_update, kernel_conv
 from .._graph import Ends, Graph
 from .._host import without_subclass
 from .._phases import moving
-from ._neighbours import check_function, check_points, graphs_of_neighbours
+from ._neighbours import check_alike, check_function, check_points, graphs_of_neighbours
 from ._product import gathered, product
 from .linear_channel_mlp import Activation, LinearChannelMLP, linear_layers
 
@@ -112,6 +112,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         caller, x = "IntegralTransform", y if x is None else x
         for name, points in ("y", y), ("x", x):
             check_points(f"{caller}: {name}", points)
+        check_alike(f"{caller}: x", x, "y", y)
         if f_y is not None:
             check_function(f"{caller}: f_y", f_y, y.shape[0])
         indices = "neighbors_index", "neighbors_row_splits"
@@ -127,6 +128,8 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         seen = f if self.transform_type.startswith("nonlinear") else None
         times = None if self.transform_type == "nonlinear_kernelonly" else f
         layers = linear_layers(self.channel_mlp)
+        if f_y is not None and seen is not None and layers is not None:
+            check_alike(f"{caller}: f_y", f_y, "y", y)
         if layers is None:
             result = where.sums(self._on_pairs(where, y, x, f_y, seen), times)
         else:

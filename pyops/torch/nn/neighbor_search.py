@@ -11,7 +11,7 @@ from .._call import exporting, recording
 from .._host import plain
 from .._library import LIBRARY
 from ._edge_index import rows_of
-from ._neighbours import check_points
+from ._neighbours import check_alike, check_points, check_radius
 
 AT_ONCE = 2**22
 """The most distances that are held at a time."""
@@ -59,7 +59,9 @@ class NeighborSearch(nn.Module):  # type: ignore[misc]
         """
         check_points("NeighborSearch: data", data)
         check_points("NeighborSearch: queries", queries, data.shape[1])
-        splits, index = self._search(data, queries, float(radius))
+        check_alike("NeighborSearch: queries", queries, "data", data)
+        radius = check_radius("NeighborSearch: radius", radius)
+        splits, index = self._search(data, queries, radius)
         found = {"neighbors_index": index, "neighbors_row_splits": splits}
         if self.return_norm:
             owners = rows_of(splits, index.shape[0])
