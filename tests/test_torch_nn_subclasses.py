@@ -1,11 +1,14 @@
 """Indices of subclasses of Tensor: layers and functions see plain tensors of the same memory."""
 
+import functools
 import inspect
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import pyops.torch as pt  # noqa: E402
 from pyops._operator import OPERATORS  # noqa: E402
@@ -49,9 +52,10 @@ PTR = torch.tensor([0, 2, 2, 3, 5, 7, EDGES])
 FEATURES = torch.linspace(-1, 1, EDGES * 3, dtype=torch.float64).view(EDGES, 3)
 
 
+@functools.cache
 def layer(name, *sizes, **options):
     torch.manual_seed(0)
-    return getattr(nn, name)(*sizes, **options).double()
+    return getattr(nn, name)(*sizes, **options).double().requires_grad_(False)
 
 
 def of_edges(name, **options):
@@ -82,7 +86,7 @@ def molecules(x, numbers, batch):
 
 
 def integral(x, index, splits):
-    made = layer("IntegralTransform", channel_mlp_layers=[4, 5, 3])
+    made = layer("IntegralTransform", channel_mlp_layers=(4, 5, 3))
     neighbours = {"neighbors_index": index, "neighbors_row_splits": splits}
     return made(x[:, :2], neighbours, x[:NODES, 2:4], x[:, 4:7])
 
@@ -116,7 +120,7 @@ CALLS = {
     "OutputPPBlock": (
         lambda x, i: layer(
             "OutputPPBlock", 3, 4, 4, 2, 1, swish, output_initializer="glorot_orthogonal"
-        )(x[:, :4], x[:, :3], i),
+        )(x[:, :4], x[:, :3], i, NODES),
         [INDEX[1]],
     ),
     "EmbeddingBlock": (embedding, [torch.arange(NODES) + 1, INDEX[0], INDEX[1]]),
@@ -124,7 +128,7 @@ CALLS = {
         lambda x, kj: layer("SphericalBasisLayer", 3, 2)(x[:NODES, 0].abs() + 1, x[:, 1], kj),
         [INDEX[0]],
     ),
-    "DimeNetPlusPlus": (molecules, [torch.ones(EDGES).long(), torch.arange(EDGES) // 4]),
+    "DimeNetPlusPlus": (molecules, [torch.ones(EDGES).long(), torch.arange(EDGES) // 3]),
     "IntegralTransform": (integral, [INDEX[0], PTR]),
     "Graph": (
         lambda x, src, dst: pt.aggregate(pt.Graph(src, dst, NODES), x[:NODES]),
@@ -163,6 +167,16 @@ def results(call, indices):
     return y.detach(), *torch.autograd.grad((y * y.cos()).sum(), x)
 
 
+def skip_others(kind, name, index):
+    """Skip kinds of indices that the call does not take."""
+    if kind == "EdgeIndex" and index.dim() != 2:
+        pytest.skip("has two dimensions")
+    if kind == "Index" and index.dim() == 2:
+        pytest.skip("has one dimension")
+    if kind == "torch_function" and name in BY_NUMPY:
+        pytest.skip("reads tensors as NumPy does")
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CALLS)
@@ -171,13 +185,7 @@ def test_results_are_those_of_plain_tensors(name, kind, packed, monkeypatch):
         for operator in _routes.PACKED:
             monkeypatch.setitem(_routes.PACKED, operator, 0)
     call, indices = CALLS[name]
-    if kind == "EdgeIndex":
-        if indices[0].dim() != 2:
-            pytest.skip("has two dimensions")
-    elif kind == "Index" and indices[0].dim() == 2:
-        pytest.skip("has one dimension")
-    elif kind == "torch_function" and name in BY_NUMPY:
-        pytest.skip("reads tensors as NumPy does")
+    skip_others(kind, name, indices[0])
     given = [KINDS[kind](index.clone()) for index in indices]
     for found, expected in zip(results(call, given), results(call, indices), strict=True):
         assert torch.equal(found, expected)
@@ -194,3 +202,69 @@ def test_row_numbers(name, kind):
     assert torch.equal(case(*case.tensors), expected)
     subclass = [case.tensors[0].as_subclass(Plain), *case.tensors[1:]]
     assert torch.equal(case(*subclass), expected)
+
+
+def trace(call, given):
+    return torch.jit.trace(call, given, check_trace=False)
+
+
+TRACERS = {
+    "trace": trace,
+    "trace without gradients": torch.no_grad()(trace),
+    "make_fx": lambda call, given: make_fx(call)(*given),
+    "make_fx before autograd": lambda call, given: make_fx(call, pre_dispatch=True)(*given),
+}
+
+
+def skip_fx(kind, name, tracer):
+    """Skip what torch does not record in this mode."""
+    if kind == "torch_function" and tracer.startswith("make_fx"):
+        pytest.skip("make_fx calls functions of torch with its arguments")
+    if name == "scatter, groups counted" and tracer.startswith("make_fx"):
+        pytest.skip("the number of groups is an element of the index")
+
+
+def other(index):
+    """An index of the same form: shifted, or with offsets and batches counted from the end."""
+    if index.dim() == 2:
+        return torch.stack([index[0], index[1].roll(1)])
+    rising = bool((index.diff() >= 0).all())
+    return index.max() - index.flip(0) if rising else index.roll(1)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*the trace")
+@pytest.mark.parametrize("tracer", TRACERS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", [name for name in CALLS if name not in BY_NUMPY])
+def test_traced_functions_take_other_indices(name, kind, tracer):
+    """As plain tensors, which are no constants of what was recorded."""
+    call, indices = CALLS[name]
+    skip_others(kind, name, indices[0])
+    skip_fx(kind, name, tracer)
+    x = torch.linspace(-1, 1, EDGES * 8, dtype=torch.float64).view(EDGES, 8).sin()
+    others = [other(index) for index in indices]
+    assert not torch.equal(call(x, *others), call(x, *indices))
+    given = x, *(KINDS[kind](index.clone()) for index in indices)
+    traced = TRACERS[tracer](lambda *tensors: call(*tensors), given)
+    torch.testing.assert_close(traced(x, *others), call(x, *others), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*the trace")
+@pytest.mark.parametrize("tracer", TRACERS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "EdgeIndex"])
+@pytest.mark.parametrize("name", [n for n, op in OPERATORS.items() if op.signature.indexed])
+def test_traced_row_numbers(name, kind, tracer):
+    skip_fx(kind, name, tracer)
+    case = Example(name)
+    (option,) = case.op.signature.indexed
+    rows = torch.from_numpy(np.array(case.options[option]))
+
+    def call(x, rows):
+        case.options[option] = rows
+        return case(x, *case.tensors[1:])
+
+    traced = TRACERS[tracer](call, (case.tensors[0], KINDS[kind](rows.clone())))
+    none = torch.full_like(rows, -1)
+    found = traced(case.tensors[0], none)
+    assert not torch.equal(found, call(case.tensors[0], rows))
+    torch.testing.assert_close(found, call(case.tensors[0], none))

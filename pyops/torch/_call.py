@@ -13,12 +13,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .._operator import Operator
 from ._host import on_host, without_subclass
+from ._host import recording as recording
 
 Maybe: TypeAlias = "Tensor | None"
 DTYPES = torch.float32, torch.float64
-PLAIN = Tensor, torch.nn.Parameter
-_BEFORE_DISPATCH = torch._C.DispatchKey.PreDispatch
-"""Set where a mode records what is called before autograd sees it."""
 
 
 class Call:
@@ -92,20 +90,6 @@ def _rows(given: Any) -> Any:
     if not isinstance(given, Tensor) or given.is_meta or given.layout is not torch.strided:
         return given
     return memory(on_host(given))
-
-
-def recording(*tensors: Maybe) -> bool:
-    """Whether torch records what is called, in place of calling it.
-
-    It does while it compiles, under `torch.jit.trace`, in modes such as that of `make_fx`, and for
-    tensors of other types.
-    """
-    return bool(
-        torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._is_tracing()
-        or torch._C._dispatch_tls_is_dispatch_key_included(_BEFORE_DISPATCH)
-    ) or any(t is not None and type(t) not in PLAIN for t in tensors)
 
 
 def jit_tracing() -> bool:

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+PLAIN = Tensor, torch.nn.Parameter
+_BEFORE_DISPATCH = torch._C.DispatchKey.PreDispatch
+"""Set where a mode records what is called before autograd sees it."""
 _MOST_VIEWS = 16
 _copies: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 """Of tensors on a device: the versions and copies of them and of their views."""
@@ -58,20 +61,36 @@ def array_of(index: Tensor) -> Any:
         return held.numpy()
 
 
+def recording(*tensors: Tensor | None) -> bool:
+    """Whether torch records what is called, in place of calling it.
+
+    It does while it compiles, under `torch.jit.trace`, in modes such as that of `make_fx`, and for
+    tensors of other types.
+    """
+    return bool(
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._is_tracing()
+        or torch._C._dispatch_tls_is_dispatch_key_included(_BEFORE_DISPATCH)
+    ) or any(t is not None and type(t) not in PLAIN for t in tensors)
+
+
 def without_subclass(index: Any) -> Any:
     """An index as a plain tensor of the same memory, if it is of a subclass of `Tensor`.
 
     That covers subclasses that leave the dispatch of torch alone, such as `torch.nn.Parameter`, and
     those that hold a tensor, such as `torch_geometric.Index`. Others, by which torch traces, stay.
+    If torch records, the plain tensor is the result of operations that it records: a tracer does
+    not know the tensor that is held, nor one that `as_subclass` makes, and has them as constants.
     """
     if type(index) is Tensor or not isinstance(index, Tensor):
         return index
+    compiling = torch.compiler.is_compiling()
     if hasattr(index, "as_tensor"):
-        return index.as_tensor()
-    if (
-        torch.compiler.is_compiling()
-        or type(index).__torch_dispatch__ is not Tensor.__torch_dispatch__
-    ):
+        if compiling or not recording():
+            return index.as_tensor()
+        return index.unsqueeze(0).squeeze(0)  # views that such subclasses leave to torch
+    if compiling or type(index).__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return index
     with torch._C.DisableTorchFunctionSubclass():
-        return index.as_subclass(Tensor)
+        return torch.ops.aten.alias(index) if recording() else index.as_subclass(Tensor)
