@@ -58,6 +58,21 @@ def test_layers(name, x, index, kind, message):
         layer(name)(x, index)
 
 
+@pytest.mark.parametrize("size", [5, (6,), (6, 6, 6), ("6", 6), (6, 2.0), (True, 6)])
+@pytest.mark.parametrize("name", ["GATConv", "NNConv"])
+def test_sizes(name, size):
+    network = (torch.nn.Linear(3, 12),) if name == "NNConv" else ()
+    made = getattr(nn, name)(4, 3, *network)
+    with pytest.raises(ValueError, match=f"pyops.torch.nn.{name}: size: expected None or .*, got"):
+        made(X, INDEX, FEATURES, size=size)
+
+
+@pytest.mark.parametrize("size", [(6, None), (None, 6)])
+def test_sizes_with_self_loops(size):
+    with pytest.raises(ValueError, match="GATConv: size: expected None or with self loops two int"):
+        nn.GATConv(4, 3)(X, INDEX, size=size)
+
+
 @pytest.mark.parametrize("name", ["scatter", "softmax"])
 @pytest.mark.parametrize("src", [ROWS, NARROW], ids=["wide", "narrow"])
 @pytest.mark.parametrize("size", [None, 9])

@@ -268,3 +268,81 @@ def test_traced_row_numbers(name, kind, tracer):
     found = traced(case.tensors[0], none)
     assert not torch.equal(found, call(case.tensors[0], rows))
     torch.testing.assert_close(found, call(case.tensors[0], none))
+
+
+SIZES = {
+    "bipartite": (6, 4),
+    "square": (6, 6),
+    "larger": (9, 9),
+    "sources only": (6, None),
+    "destinations only": (None, 4),
+    "unknown": (None, None),
+}
+SIZED = {
+    "GATConv": ("GATConv", {}),
+    "GATConv, no loops": ("GATConv", {"add_self_loops": False}),
+    "GATConv, backwards": ("GATConv", {"add_self_loops": False, "flow": "target_to_source"}),
+    "GATv2Conv": ("GATv2Conv", {}),
+    "GATv2Conv, no loops": ("GATv2Conv", {"add_self_loops": False}),
+    "TransformerConv": ("TransformerConv", {}),
+    "NNConv": ("NNConv", {}),
+}
+ENDS = {
+    "one": lambda x, y: x,
+    "sources": lambda x, y: (x, None),
+    "pair": lambda x, y: (x, y),
+    "equal": lambda x, y: (x, x),
+}
+
+
+def of_sizes(package, name, ends, index, **asked):
+    """The result of a layer, or None if it refuses."""
+    kind, options = SIZED[name]
+    torch.manual_seed(0)
+    network = (torch.nn.Linear(3, 12),) if kind == "NNConv" else ()
+    layer = getattr(package, kind)((4, 4), 3, *network, **options).double()
+    x = torch.linspace(-1, 1, 6 * 4, dtype=torch.float64).view(6, 4)
+    features = (FEATURES,) if kind == "NNConv" else ()
+    try:
+        return layer(ENDS[ends](x, x[:4].sin()), index, *features, **asked)
+    except (ValueError, AssertionError, AttributeError, TypeError) as error:
+        if package is nn and f"pyops.torch.nn.{kind}: " not in str(error):
+            raise
+        return None
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", SIZED)
+def test_sizes_of_an_edge_index(name, size, ends, packed, monkeypatch):
+    """Those that it knows count, as in PyTorch Geometric."""
+    geometric = pytest.importorskip("torch_geometric")
+    if (name, ends) == ("GATConv, backwards", "pair"):
+        pytest.skip("takes as many sources as destinations")
+    if packed:
+        for operator in _routes.PACKED:
+            monkeypatch.setitem(_routes.PACKED, operator, 0)
+    index = geometric.EdgeIndex(INDEX % 4, sparse_size=SIZES[size])
+    found, expected = (of_sizes(p, name, ends, index) for p in (nn, geometric.nn))
+    if expected is None:
+        assert found is None
+    else:
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", [n for n in SIZED if n not in ("NNConv", "GATConv, backwards")])
+def test_weights_come_with_an_edge_index(name, size):
+    geometric = pytest.importorskip("torch_geometric")
+    index = geometric.EdgeIndex(INDEX % 4, sparse_size=SIZES[size])
+    asked = {"return_attention_weights": True}
+    found, expected = (of_sizes(p, name, "pair", index, **asked) for p in (nn, geometric.nn))
+    if expected is None:
+        assert found is None
+        return
+    (_, (found, weights)), (_, (expected, others)) = found, expected
+    assert type(found) is type(expected)
+    assert found.sparse_size() == expected.sparse_size()
+    assert found.as_tensor().equal(expected.as_tensor())
+    torch.testing.assert_close(weights, others, rtol=1e-12, atol=1e-12)

@@ -102,6 +102,13 @@ def exporting() -> bool:
     return recording() and bool(torch.onnx.is_in_onnx_export())
 
 
+def is_integer(value: object) -> bool:
+    """Whether a size is an integer, a symbol or a tensor where torch records."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int | torch.SymInt) or hasattr(value, "__index__")
+
+
 def tensor_of(value: Any) -> Maybe:
     """A number or array as a tensor."""
     if value is None or isinstance(value, Tensor):

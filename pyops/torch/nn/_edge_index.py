@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import torch
@@ -147,6 +147,25 @@ def values_of(given: EdgeIndex) -> Tensor | None:
 
 def is_sparse(given: EdgeIndex) -> TypeGuard[Tensor]:
     return isinstance(given, Tensor) and given.layout in _SPARSE
+
+
+def has_sizes(given: EdgeIndex) -> TypeGuard[Any]:
+    """Whether the edges are an `EdgeIndex` of PyTorch Geometric, which may know its sizes."""
+    return isinstance(given, Tensor) and hasattr(given, "sparse_size")
+
+
+def sizes_of(given: Any, loops: int | None) -> tuple[int | None, int | None]:
+    """The sizes of an `EdgeIndex` with self loops of so many nodes, None for those not known."""
+    first, second = (
+        size if size is None or loops is None else max(size, loops) for size in given.sparse_size()
+    )
+    return first, second
+
+
+def like(given: Any, index: Tensor, loops: int) -> Any:
+    """An `EdgeIndex` of other edges, with self loops of so many nodes."""
+    sizes = sizes_of(given, loops)
+    return type(given)(index.clone(), sparse_size=sizes, is_undirected=given.is_undirected)
 
 
 def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tuple[Tensor, Tensor]:

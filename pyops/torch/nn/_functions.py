@@ -8,7 +8,7 @@ from torch import Tensor
 from ... import graph as _graph
 from ... import torch as _ops
 from ..._indices import check_bounds
-from .._call import DTYPES, exporting, jit_tracing, recording
+from .._call import DTYPES, exporting, is_integer, jit_tracing, recording
 from .._graph import Ends
 from .._host import array_of, on_host
 from .._phases import is_recorded, moving
@@ -153,7 +153,7 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
 def groups_of(label: str, index: Tensor, given: int | None) -> int:
     """The number of groups, one more than the largest index if it is not given."""
     if given is not None:
-        if isinstance(given, bool) or not hasattr(given, "__index__"):
+        if not is_integer(given):
             raise TypeError(f"{label}: expected an integer, got {given!r}")
         if not jit_tracing() and given < 0:
             raise ValueError(f"{label}: expected at least 0, got {given}")
@@ -243,7 +243,7 @@ def _dimension(name: str, src: Tensor, dim: int) -> int:
     dims: int = src.dim()
     if src.layout is not torch.strided:
         raise TypeError(f"{name}: src: expected a dense tensor, got layout {src.layout}")
-    if not hasattr(dim, "__index__"):
+    if not is_integer(dim) and not isinstance(dim, bool):
         raise TypeError(f"{name}: dim: expected an integer, got {dim!r}")
     if not -dims <= dim < dims:
         raise ValueError(f"{name}: dim: expected one of {dims} dimensions, got {dim}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,10 +17,12 @@ from .._host import on_host
 from ._edge_index import (
     EdgeIndex,
     checked,
+    has_sizes,
     hosts_of,
     index_of,
     index_of_graph,
     is_sparse,
+    like,
     parts_of,
     placed,
     values_of,
@@ -76,8 +78,13 @@ class Edges:
     def dst(self) -> Tensor:
         return self.index[self.into]
 
-    def own(self, edge_index: EdgeIndex) -> Tensor:
-        """The index for the caller, who may write to it: what is remembered stays as it is."""
+    def returned(self, edge_index: EdgeIndex) -> Any:
+        """The index for the caller, who may write to it: what is remembered stays as it is.
+
+        It is of the type of the one given, unless torch records.
+        """
+        if has_sizes(edge_index) and not recording():
+            return edge_index if self.loops is None else like(edge_index, self.index, self.loops)
         return self.index if self.index is edge_index else self.index.clone()
 
     @property

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torch.fx import Proxy
 
-from .._call import DTYPES
+from .._call import DTYPES, is_integer
 from .._host import without_subclass
-from ._edge_index import EdgeIndex, is_sparse, placed, with_values
+from ._edge_index import EdgeIndex, has_sizes, is_sparse, placed, sizes_of, with_values
 from ._functions import scatter, softmax
 from ._graph import Edges, edges_of
 from ._routes import ALWAYS
 
 Pair: TypeAlias = "tuple[Tensor, Tensor | None]"
-Size: TypeAlias = "tuple[int, int] | None"
+Size: TypeAlias = "tuple[int | None, int | None] | None"
 FLOWS = "source_to_target", "target_to_source"
 EXTREMES = "max", "min"
 PARTS = "propagate", "message", "aggregate", "message_and_aggregate", "edge_update", "update"
@@ -112,6 +112,17 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
                 raise ValueError(f"{label}: expected two dimensions, got {part.dim()}")
         return both[0], both[1]
 
+    def _sizes(self, size: object, loops: bool = False) -> Size:
+        """The argument `size`; with self loops, both sizes are needed."""
+        if size is None:
+            return None
+        if isinstance(size, tuple | list) and len(size) == 2:
+            first, second = size
+            if all(is_integer(n) or (n is None and not loops) for n in (first, second)):
+                return first, second
+        expected = "with self loops two integers," if loops else "a pair of integers,"
+        raise ValueError(f"{self._label}: size: expected None or {expected} got {size!r}")
+
     def _edges(
         self,
         edge_index: EdgeIndex,
@@ -123,13 +134,17 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
     ) -> Edges:
         """The edges from and to as many nodes as there are rows in the first and second place.
 
-        A sparse matrix has sizes of its own, which stand in the place of `size`. The route is that
-        for features like the ones given; types that operators refuse are refused at any size.
+        A sparse matrix or an `EdgeIndex` has sizes of its own, which stand in the place of `size`.
+        The route is that for features like the ones given; types that operators refuse are refused
+        at any size.
         """
-        edge_index, what = without_subclass(edge_index), "size"
+        what = "size"
+        if has_sizes(edge_index):
+            size, what = sizes_of(edge_index, loops), "edge_index"
+        edge_index = without_subclass(edge_index)
         if is_sparse(edge_index):
             size, what = (edge_index.shape[1], edge_index.shape[0]), "edge_index"
-            loops = None if loops is None else min(size)
+            loops = None if loops is None else min(edge_index.shape[:2])
         if size is not None:
             for place, (count, asked) in enumerate(zip(ends, size, strict=True)):
                 if count is not None and asked is not None and count != asked:
@@ -285,7 +300,7 @@ class Attention(Messages):
             )
         if is_sparse(edge_index):
             return out, with_values(edge_index, edges.index, alpha, edges.loops is not None)
-        return out, (edges.own(edge_index), alpha)
+        return out, (edges.returned(edge_index), alpha)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"

@@ -133,6 +133,7 @@ class GATConv(Attention):
             If true, the result is ``(features, (edge_index, weights))``.
         """
         x_src, x_dst = self._pair(x)
+        size = self._sizes(size, self.add_self_loops)
         ends = x_src.shape[0], None if x_dst is None else x_dst.shape[0]
         res = None if x_dst is None or self.res is None else self.res(x_dst)
         if self.lin is not None:
@@ -147,7 +148,7 @@ class GATConv(Attention):
         self._same_nodes(ends)
         loops = None
         if self.add_self_loops:
-            loops = least(size if size is not None else [n for n in ends if n is not None])
+            loops = least([n for n in (ends if size is None else size) if n is not None])
         edges = self._edges(edge_index, ends, size, loops, x_src, self._route)
         scores = self._edge_scores(edges, edge_attr)
         mask = self._mask(edges, x_src)

@@ -93,6 +93,7 @@ class NNConv(Messages):
             Numbers of sources and destinations.
         """
         left, right = self._pair(x)
+        size = self._sizes(size)
         if self.flow != FLOWS[0] and not self.root_weight:
             right = None  # nobody reads it, and it may have other rows
         ends = left.shape[0], None if right is None else right.shape[0]

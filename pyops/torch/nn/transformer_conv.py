@@ -149,4 +149,5 @@ class TransformerConv(Attention):
                 out = out + own
         if alpha is None:
             return out
-        return out, (edge_index if is_sparse(edge_index) else edges.own(edge_index), alpha)
+        returned = edge_index if is_sparse(edge_index) else edges.returned(edge_index)
+        return out, (returned, alpha)
