@@ -283,7 +283,7 @@ def test_edges_made_in_inference_mode():
         (lambda: nn.GATConv(5, 4, node_dim=0), TypeError, r"node_dim: there is no such"),
         (lambda: nn.GATConv(5, 4, decomposed_layers=2), ValueError, r"decomposed_layers: expected"),
         (lambda: call(x=draw(3, 3, 5)), ValueError, r"x: expected two dimensions, got 3"),
-        (lambda: call(index=edges().double()), ValueError, r"edge_index: expected integers"),
+        (lambda: call(index=edges().double()), ValueError, r"edge_index: expected int32 or int64"),
         (lambda: call(index=[[0], [1]]), TypeError, r"edge_index: expected a tensor"),
         (lambda: call(index=edges() + 20), IndexError, r"edge_index: .*expected indices from 0"),
         (lambda: call(edge_attr=draw(7, 3)), ValueError, r"edge_attr: expected 120 rows"),

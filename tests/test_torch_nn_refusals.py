@@ -43,7 +43,7 @@ def layer(name):
             "edge_index: expected a tensor on a CUDA device or on the CPU, got one on",
         ),
         (X, (PTR.to("meta"), INDEX[0]), ValueError, "edge_index: offsets: expected a tensor on"),
-        (X, (PTR.float(), INDEX[0]), TypeError, "edge_index: offsets: expected integers"),
+        (X, (PTR.float(), INDEX[0]), TypeError, "edge_index: offsets: expected int32 or int64"),
         (X.numpy(), INDEX, TypeError, "x: expected a tensor or a pair of tensors, got ndarray"),
         (None, INDEX, TypeError, "x: expected a tensor or a pair of tensors, got NoneType"),
         ((X, X, X), INDEX, TypeError, "x: expected a tensor or a pair of tensors, got 3 of them"),
@@ -79,8 +79,8 @@ def test_sizes_with_self_loops(size):
 @pytest.mark.parametrize(
     ("index", "kind", "message"),
     [
-        (INDEX[0].float(), TypeError, "index: expected integers, got torch.float32"),
-        (INDEX[0] > 0, TypeError, "index: expected integers, got torch.bool"),
+        (INDEX[0].float(), TypeError, "index: expected int32 or int64, got torch.float32"),
+        (INDEX[0] > 0, TypeError, "index: expected int32 or int64, got torch.bool"),
         (INDEX[0].to("meta"), ValueError, "index: expected a tensor on a CUDA .*, got one on meta"),
         (INDEX[0].numpy(), TypeError, "index: expected a torch.Tensor, got ndarray"),
         (INDEX, ValueError, "index: expected one dimension, got 2"),
@@ -136,7 +136,7 @@ def test_elements_of_groups(name, src, kind, message):
 @pytest.mark.parametrize(
     ("ptr", "kind", "message"),
     [
-        (PTR.float(), TypeError, "expected integers, got torch.float32"),
+        (PTR.float(), TypeError, "expected int32 or int64, got torch.float32"),
         (PTR.short(), TypeError, "expected int32 or int64, got torch.int16"),
         (
             PTR.to("meta"),
@@ -169,7 +169,7 @@ def meta(index):
         (lambda: interact(kj=3), ValueError, "idx_ji: expected 3 rows"),
         (lambda: interact(sbf=3), ValueError, "sbf: expected 30 rows"),
         (lambda: interact(rbf=1), ValueError, "rbf: expected 9 rows"),
-        (lambda: interact(change=torch.Tensor.float), TypeError, "idx_kj: expected integers"),
+        (lambda: interact(change=torch.Tensor.float), TypeError, "idx_kj: expected int32 or int64"),
         (
             lambda: interact(change=meta),
             ValueError,
@@ -324,9 +324,9 @@ def test_values_of_points(call, wrong, kind, got):
     [
         ({"neighbors_index": INDEX[0, :5] + 7}, IndexError, "expected indices from 0 to .*got 7"),
         ({"neighbors_index": INDEX[:, :5]}, ValueError, "expected one dimension, got 2"),
-        ({"neighbors_index": NARROW[:5]}, TypeError, r"expected integers, got torch\.float32"),
+        ({"neighbors_index": NARROW[:5]}, TypeError, "expected int32 .*, got torch.float32"),
         ({"neighbors_row_splits": torch.arange(5)}, ValueError, "expected numbers from 0 to 5"),
-        ({"neighbors_row_splits": NARROW[:6]}, TypeError, "expected integers"),
+        ({"neighbors_row_splits": NARROW[:6]}, TypeError, "expected int32 or int64"),
         ({"neighbors_row_splits": PTR[None]}, ValueError, "expected one dimension, got 2"),
     ],
 )

@@ -16,7 +16,7 @@ from .._host import array_of, on_host, without_subclass
 
 EdgeIndex: TypeAlias = "Tensor | tuple[Tensor, Tensor] | Graph"
 
-_INTEGERS = torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8
+_INTEGERS = torch.int64, torch.int32
 _SPARSE = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc
 
 
@@ -50,7 +50,7 @@ def integers(label: str, given: object) -> Tensor:
     """The argument as a plain tensor, if it is one of integers with one dimension."""
     found = placed(label, given if type(given) is Tensor else without_subclass(given))
     if found.dtype not in _INTEGERS:
-        raise TypeError(f"{label}: expected integers, got {found.dtype}")
+        raise TypeError(f"{label}: expected int32 or int64, got {found.dtype}")
     if found.dim() != 1:
         raise ValueError(f"{label}: expected one dimension, got {found.dim()}")
     return found
@@ -80,7 +80,7 @@ def checked(caller: str, given: EdgeIndex, device: torch.device) -> EdgeIndex:
         given.dtype not in _INTEGERS or given.dim() != 2 or given.shape[0] != 2
     ):
         raise ValueError(
-            f"{label}: expected integers of shape [2, edges], got {given.dtype} of shape "
+            f"{label}: expected int32 or int64 of shape [2, edges], got {given.dtype} of shape "
             f"{list(given.shape)}"
         )
     for part in parts_of(given):
@@ -134,7 +134,7 @@ def index_of(given: Tensor | tuple[Tensor, Tensor], parts: tuple[Tensor, ...]) -
         nodes = rows_of(parts[0], parts[1].shape[0])
         turned = not isinstance(given, tuple) and given.layout is torch.sparse_csc
         return torch.stack([nodes, parts[1]] if turned else [parts[1], nodes])
-    return parts[0] if parts[0].dtype in (torch.int32, torch.int64) else parts[0].long()
+    return parts[0]
 
 
 def values_of(given: EdgeIndex) -> Tensor | None:
@@ -205,8 +205,6 @@ def rows_of(offsets: Tensor, count: int) -> Tensor:
 def check_offsets(label: str, given: object, count: int) -> Tensor:
     """Offsets as a plain tensor that begin at 0, never fall and end at the number of elements."""
     offsets = integers(label, given)
-    if offsets.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"{label}: expected int32 or int64, got {offsets.dtype}")
     if recording(offsets):
         return offsets
     held = array_of(offsets)

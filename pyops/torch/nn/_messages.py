@@ -79,7 +79,8 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         if self.aggr_module is None:
             reduce = self.aggr if self.aggr in EXTREMES else "sum"
             return scatter(messages, index, 0, rows, reduce)
-        return self.aggr_module(messages, index, dim_size=rows, dim=0)
+        # gradients of torch's scatter operations are wrong for indices of int32
+        return self.aggr_module(messages, index.long(), dim_size=rows, dim=0)
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)

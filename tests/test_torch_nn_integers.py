@@ -1,0 +1,91 @@
+"""Indices of int32 and int64 have the same results and derivatives; other integers are refused."""
+
+import contextlib
+import functools
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from pyops.torch import nn  # noqa: E402
+from pyops.torch.nn import _routes  # noqa: E402
+
+NODES, EDGES = 6, 20
+GENERATOR = torch.Generator().manual_seed(0)
+INDEX = torch.randint(NODES, (2, EDGES), generator=GENERATOR)
+PTR = torch.tensor([0, 4, 4, 9, 12, 19, EDGES])
+FEATURES = torch.rand(EDGES, 8, generator=GENERATOR, dtype=torch.float64) + 0.5
+AGGREGATIONS = "add", "mean", "max", "mul", "softmax", "std", "var", "powermean", "median"
+FUNCTIONS = {
+    **{
+        f"scatter {reduce}": lambda x, index, reduce=reduce: nn.scatter(
+            x, index[1], 0, NODES, reduce
+        )
+        for reduce in ("sum", "mean", "max", "min", "mul", "any")
+    },
+    "softmax": lambda x, index: nn.softmax(x, index[1], num_nodes=NODES),
+}
+BY_OFFSETS = {
+    "softmax by offsets": lambda x, ptr: nn.softmax(x, None, ptr),
+    **{
+        f"segment {reduce}": lambda x, ptr, reduce=reduce: nn.segment(x, ptr, reduce)
+        for reduce in ("sum", "mean", "max", "min")
+    },
+}
+
+
+@functools.cache
+def layer(name, aggr):
+    if aggr not in ("add", "mean", "max"):
+        pytest.importorskip("torch_geometric")
+    torch.manual_seed(0)
+    network = (torch.nn.Linear(8, 12),) if name == "NNConv" else ()
+    made = getattr(nn, name)(4, 3, *network, aggr=aggr).double()
+    features = (FEATURES,) if name == "NNConv" else ()
+    return lambda x, index: made(x[:NODES, :4], index, *features)
+
+
+LAYERS = {
+    f"{name} {aggr}": lambda x, index, name=name, aggr=aggr: layer(name, aggr)(x, index)
+    for name in ("GATConv", "GATv2Conv", "TransformerConv", "NNConv")
+    for aggr in AGGREGATIONS
+}
+CALLS = FUNCTIONS | BY_OFFSETS | LAYERS
+
+
+def results(call, index):
+    """The value and its derivatives, as far as torch has them."""
+    x = FEATURES.clone().requires_grad_()
+    y = call(x, index)
+    (slope,) = torch.autograd.grad((y * y.cos()).sum(), x, create_graph=True)
+    found = [y, slope]
+    with contextlib.suppress(RuntimeError):  # torch has not all second derivatives
+        found += torch.autograd.grad(slope.square().sum(), x)
+    return [f.detach() for f in found]
+
+
+@pytest.fixture(params=[False, True], ids=["by torch", "packed"])
+def _route(request, monkeypatch):
+    if request.param:
+        for operator in _routes.PACKED:
+            monkeypatch.setitem(_routes.PACKED, operator, 0)
+
+
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize("name", CALLS)
+def test_int32(name):
+    index = PTR if name in BY_OFFSETS else INDEX
+    found, expected = (results(CALLS[name], i) for i in (index.int(), index))
+    assert len(found) == len(expected) > 1
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+@pytest.mark.parametrize("name", [name for name in CALLS if name not in LAYERS or "add" in name])
+def test_others(name, dtype):
+    index = PTR if name in BY_OFFSETS else INDEX
+    message = rf"^pyops\.torch\.nn\.{name.split()[0]}: .*: expected int32 or int64.*, got {dtype}"
+    with pytest.raises((TypeError, ValueError), match=message):
+        CALLS[name](FEATURES, index.to(dtype))
