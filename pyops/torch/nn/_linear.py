@@ -40,6 +40,18 @@ def is_plain(module: torch.nn.Module) -> bool:
     )
 
 
+def is_linear(layer: Any, biased: bool = True) -> bool:
+    """Whether a call is x W^T + b and no more, so that it may be merged with what follows.
+
+    Without `biased`, b has to be None.
+    """
+    kind = type(layer)
+    other = kind.__name__ == "Linear" and kind.__module__.startswith("torch_geometric.")
+    if not (kind in (torch.nn.Linear, Linear) or other) or not is_plain(layer):
+        return False
+    return biased or layer.bias is None
+
+
 class Linear(torch.nn.Module):  # type: ignore[misc]
     """x W^T + b, of any input width, -1, until the first call or `load_state_dict`.
 

@@ -8,6 +8,7 @@ from torch.nn import Embedding, Linear
 
 from .._host import without_subclass
 from ._dimenet import Activation
+from ._linear import is_linear
 
 
 class EmbeddingBlock(torch.nn.Module):  # type: ignore[misc]
@@ -43,7 +44,11 @@ class EmbeddingBlock(torch.nn.Module):  # type: ignore[misc]
         """The messages of edges j -> i between atoms of the numbers x."""
         x, i, j = map(without_subclass, (x, i, j))
         atoms = self.emb(x)
+        if not is_linear(self.lin):
+            parts = atoms.index_select(0, i), atoms.index_select(0, j), self.act(self.lin_rbf(rbf))
+            return self.act(self.lin(torch.cat(parts, 1)))
         own, other, radial = self.lin.weight.chunk(3, 1)
         ends = (atoms @ own.T).index_select(0, i) + (atoms @ other.T).index_select(0, j)
         rbf = self.act(self.lin_rbf(rbf))
-        return self.act(torch.addmm(ends + self.lin.bias, rbf, radial.T))
+        ends = ends if self.lin.bias is None else ends + self.lin.bias
+        return self.act(torch.addmm(ends, rbf, radial.T))

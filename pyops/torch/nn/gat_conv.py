@@ -9,7 +9,7 @@ from torch.nn.parameter import Parameter
 from ... import torch as _ops
 from ._edge_index import EdgeIndex
 from ._graph import Edges, Fill, least
-from ._linear import Linear, glorot, is_plain, zeros
+from ._linear import Linear, glorot, is_linear, zeros
 from ._messages import Attention, Pair, Size
 
 
@@ -164,7 +164,7 @@ class GATConv(Attention):
         if features is None:
             return None
         features = features.view(-1, 1) if features.dim() == 1 else features
-        if not is_plain(self.lin_edge):  # as where it waits for the width of its input
+        if not is_linear(self.lin_edge, biased=False):  # as where it waits for its width
             return (self._by_heads(self.lin_edge(features)) * self.att_edge).sum(-1)
         weight = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
         return features @ torch.einsum("hcd,hc->dh", weight, self.att_edge[0])

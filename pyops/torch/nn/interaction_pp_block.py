@@ -11,7 +11,7 @@ import pyops.torch as pt
 from .._host import without_subclass
 from ._dimenet import Activation, product, reset
 from ._indices import check_rows, graph_of_indices
-from ._linear import is_plain
+from ._linear import is_linear
 from .residual_layer import ResidualLayer
 
 
@@ -102,7 +102,11 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
         check_rows(caller, idx_kj.shape[0], {"sbf": sbf})
         messages = self._messages(x, rbf)
         basis = self.lin_sbf1(sbf)
-        sums = pt.kernel_conv(graph, messages, basis, self.lin_sbf2.weight, kernel="diagonal")
+        if is_linear(self.lin_sbf2, biased=False):
+            sums = pt.kernel_conv(graph, messages, basis, self.lin_sbf2.weight, kernel="diagonal")
+        else:
+            factors = self.lin_sbf2(basis)
+            sums = pt.aggregate(graph, None, product(pt.edge_update(graph, messages), factors))
         return self._update(x, sums)
 
     def on_graph(
@@ -124,6 +128,13 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
             The edges j -> i; a triplet is made of any two of which one ends where the other
             begins, unless it comes back to where that ends.
         """
+        for name in "lin_sbf1", "lin_sbf2":
+            layer = getattr(self, name)
+            if not _inherits(layer) or layer.bias is not None:
+                raise NotImplementedError(
+                    f"InteractionPPBlock: {name}: expected a torch.nn.Linear without bias where "
+                    f"triplets are not listed, got {layer}"
+                )
         weights = torch.cat([self.lin_sbf1.weight.T, self.lin_sbf2.weight])
         sums = pt.dimenet_aggregate(
             graph,
@@ -137,7 +148,7 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
 
     def _messages(self, x: Tensor, rbf: Tensor) -> Tensor:
         """What the edges into an atom pass on."""
-        if is_plain(self.lin_rbf1) and is_plain(self.lin_rbf2):
+        if is_linear(self.lin_rbf1, biased=False) and is_linear(self.lin_rbf2, biased=False):
             scale = rbf @ (self.lin_rbf2.weight @ self.lin_rbf1.weight).T
         else:
             scale = self.lin_rbf2(self.lin_rbf1(rbf))
@@ -151,3 +162,8 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
         for layer in self.layers_after_skip:
             h = layer(h)
         return h
+
+
+def _inherits(layer: Any) -> bool:
+    """Whether a layer is called as `torch.nn.Linear`, as one with parametrized weights is."""
+    return isinstance(layer, Linear) and getattr(layer.forward, "__func__", None) is Linear.forward

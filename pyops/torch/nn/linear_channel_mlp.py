@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ._linear import is_plain
+
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -58,19 +60,9 @@ def linear_layers(network: nn.Module) -> list[nn.Linear] | None:
         "neuralop.layers.channel_mlp",
         "LinearChannelMLP",
     )
-    if not (theirs or kind is LinearChannelMLP) or network.dropout is not None or _watched(network):
+    known = theirs or kind is LinearChannelMLP
+    if not known or network.dropout is not None or not is_plain(network):
         return None
     layers = [*network.fcs]
-    if any(type(layer) is not nn.Linear or _watched(layer) for layer in layers):
-        return None
-    return layers
-
-
-def _watched(module: nn.Module) -> bool:
-    """Whether someone waits for calls of the module."""
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-    )
+    plain = all(type(layer) is nn.Linear and is_plain(layer) for layer in layers)
+    return layers if plain else None

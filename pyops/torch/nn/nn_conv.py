@@ -9,7 +9,7 @@ from torch.nn import Parameter
 from ... import torch as _ops
 from ._edge_index import EdgeIndex
 from ._graph import Edges, apart
-from ._linear import Linear, is_plain, zeros
+from ._linear import Linear, is_linear, is_plain, zeros
 from ._messages import FLOWS, Messages, Pair, Size
 
 
@@ -200,19 +200,12 @@ def _layers(network: Any) -> list[Any] | None:
     """The layers of a network whose last one is linear, if nothing else happens in it."""
     if type(network) is not torch.nn.Sequential or len(network) == 0 or not is_plain(network):
         return None
-    return [*network] if _is_linear(network[-1]) else None
-
-
-def _is_linear(layer: Any) -> bool:
-    other = type(layer).__name__ == "Linear" and type(layer).__module__.startswith(
-        "torch_geometric."
-    )
-    return (type(layer) in (torch.nn.Linear, Linear) or other) and is_plain(layer)
+    return [*network] if is_linear(network[-1]) else None
 
 
 def _is_fused(layers: list[Any]) -> bool:
     """Whether one operator has the whole network: linear, activation, linear."""
-    if len(layers) != 3 or not _is_linear(layers[0]) or type(layers[1]) not in _ACTIVATIONS:
+    if len(layers) != 3 or not is_linear(layers[0]) or type(layers[1]) not in _ACTIVATIONS:
         return False
     return is_plain(layers[1]) and getattr(layers[1], "approximate", "none") == "none"
 
