@@ -64,9 +64,9 @@ def softmax(
         groups = groups_of(f"{name}: num_nodes", index, num_nodes)
     else:
         raise NotImplementedError(f"{name}: index: expected one, or ptr")
-    if not src.numel() and not recording(src):
+    if not recording(src) and not src.numel():
         return src.clone()
-    if _by_torch("segment_softmax", src, count, ptr if index is None else index):
+    if _by_torch("segment_softmax", src, dim, ptr if index is None else index):
         index = rows_of(ptr, count) if index is None else index
         return _softmax(name, src, index.long(), dim, groups)
     graph = _by_offsets(ptr, count) if index is None else _by_index(name, index, groups)
@@ -108,7 +108,7 @@ def scatter(
     index = _checked_index(name, index, count)
     groups = groups_of(f"{name}: dim_size", index, dim_size)
     by_operator = reduce in _SUMS or (exporting() and reduce in _EXTREMES)
-    if not by_operator or _by_torch("aggregate", src, count, index):
+    if not by_operator or _by_torch("aggregate", src, dim, index):
         return _reduced(name, src, index.long(), dim, groups, reduce)
     found = _aggregated(_by_index(name, index, groups), src.movedim(dim, 0), groups, reduce)
     return found.movedim(0, dim).contiguous()
@@ -140,7 +140,7 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
         found = torch._segment_reduce(src, _EXTREMES[reduce], offsets=ptr)
         empty = (ptr.diff() == 0).view(-1, *[1] * (src.dim() - 1))
         return torch.where(empty, 0, found)
-    if not _by_torch("aggregate", src, count, ptr):
+    if not _by_torch("aggregate", src, 0, ptr):
         return _aggregated(_by_offsets(ptr, count), src, groups, reduce)
     if src.dtype in DTYPES and not recording(ptr) and not is_recorded((src,)):
         return torch._segment_reduce(src, _SUMS[reduce], offsets=ptr, initial=0)
@@ -168,20 +168,23 @@ def groups_of(label: str, index: Tensor, given: int | None) -> int:
     return int(on_host(index).max()) + 1 if index.numel() else 0
 
 
-def _by_torch(operator: str, src: Tensor, count: int, index: Tensor) -> bool:
+def _by_torch(operator: str, src: Tensor, dim: int, index: Tensor) -> bool:
     """Whether the operations of torch reduce so many rows, as they do in PyTorch Geometric.
 
     The operators do not share the gradient of an extreme among equal elements, so extremes are left
-    to torch at any size.
+    to torch at any size. Where torch records, the number of rows may be a symbol, which this does
+    not ask for.
     """
     if src.dtype not in DTYPES:
         return True
     if exporting():
         return False
-    elements = src.numel()
-    if elements < _NARROW[operator] * count or not elements:
+    columns = 1
+    for place, size in enumerate(src.shape):
+        columns *= 1 if place == dim else size
+    if columns < _NARROW[operator]:
         return True
-    return not is_packed(operator, elements, index)
+    return not recording(src) and not (src.numel() and is_packed(operator, src.numel(), index))
 
 
 def _aggregated(graph: _graph.Graph | Ends, rows: Tensor, groups: int, reduce: str) -> Tensor:
@@ -222,7 +225,7 @@ def _reduced(name: str, src: Tensor, index: Tensor, dim: int, groups: int, reduc
 
 
 def _added(total: Tensor, dim: int, places: Tensor, src: Tensor) -> Tensor:
-    if src.dim() == 1 and src.shape[0] >= _SELECTED:
+    if not recording(src) and src.dim() == 1 and src.shape[0] >= _SELECTED:
         return total.index_add(0, places, src)
     # In place, except where torch may map over a batch in which the total is not one.
     found: Tensor = (total.scatter_add if moving() else total.scatter_add_)(dim, places, src)

@@ -246,7 +246,8 @@ def least(counts: Sequence[int]) -> int:
     """The least of some sizes, which are tensors under `torch.jit.trace`."""
     found, *others = counts
     for count in others:
-        found = torch.minimum(found, count) if isinstance(found, Tensor) else min(found, count)
+        # for symbols, too, which min would compare
+        found = (torch.minimum if isinstance(found, Tensor) else torch.sym_min)(found, count)
     return found
 
 

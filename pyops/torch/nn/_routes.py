@@ -30,4 +30,4 @@ def is_packed(operator: str, elements: int, index: Tensor) -> bool:
 
     On a device and where torch traces, which does not know the number of edges, they always do.
     """
-    return elements >= PACKED.get(operator, 0) or not index.is_cpu or recording(index)
+    return recording(index) or not index.is_cpu or elements >= PACKED.get(operator, 0)

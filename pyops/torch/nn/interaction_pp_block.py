@@ -166,4 +166,6 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
 
 def _inherits(layer: Any) -> bool:
     """Whether a layer is called as `torch.nn.Linear`, as one with parametrized weights is."""
-    return isinstance(layer, Linear) and getattr(layer.forward, "__func__", None) is Linear.forward
+    kind = type(layer)
+    own = "forward" in vars(layer) or not issubclass(kind, Linear)
+    return not own and kind.forward is Linear.forward
