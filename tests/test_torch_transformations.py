@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 import pyops.torch as pt  # noqa: E402
 import pyops.torch.nn as layers  # noqa: E402
 
+from .doors import OPERATORS  # noqa: E402
 from .torch_operators import Example  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
@@ -220,6 +221,40 @@ def test_tangents_of_subclasses(name):
         dual = forward_ad.make_dual(x.as_subclass(Subclass), x.cos().as_subclass(Subclass))
         found = forward_ad.unpack_dual(function(dual)).tangent
     torch.testing.assert_close(found.as_subclass(torch.Tensor), along(function)(x))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_tensors_of_zeros_without_memory(name):
+    """As torch has them for derivatives that are zero."""
+    example = Example(name)
+    for place, tensor in enumerate(example.tensors):
+        empty = torch._efficientzerotensor(tensor.shape, dtype=tensor.dtype)
+        found, expected = [*example.tensors], [*example.tensors]
+        found[place], expected[place] = empty, torch.zeros_like(tensor)
+        results = []
+        for given in found, expected:
+            try:
+                results.append(example(*given))
+            except ValueError as error:  # as of coordinates that coincide
+                results.append(str(error))
+        if isinstance(results[1], str):
+            assert results[0] == results[1]
+        else:
+            torch.testing.assert_close(*results, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_derivatives_of_quotients(name):
+    """By a constant, of whose derivative torch knows that it is zero."""
+    case = Example(name)
+    x, *others = case.tensors
+    size = x.abs().sum()
+
+    def slope(z, by):
+        return torch.func.jvp(lambda q: case(q, *others) / by, (z,), (x,))[1].square().sum()
+
+    found, expected = (torch.func.grad(slope)(x, by) for by in (size, float(size)))
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("form", ["eager", "compiled", "subclass"])

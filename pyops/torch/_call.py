@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .._operator import Operator
-from ._host import on_host, without_subclass
+from ._host import in_memory, on_host, without_subclass
 from ._host import recording as recording
 
 Maybe: TypeAlias = "Tensor | None"
@@ -132,9 +132,7 @@ def unrecorded() -> Iterator[None]:
 
 def memory(tensor: Tensor) -> Any:
     """The memory of a tensor, as an array."""
-    if tensor.requires_grad:
-        tensor = tensor.detach()
-    return (tensor.resolve_neg() if tensor.is_neg() else tensor).numpy()
+    return in_memory(tensor).numpy()
 
 
 def by_name(names: Sequence[str], wanted: Collection[str], found: Sequence[Maybe]) -> list[Maybe]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import graph as _graph
 from ..cuda._device import platform
+from ._host import in_memory
 
 if TYPE_CHECKING:
     from ..cuda._graph import DeviceGraph
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
 def stream_of(device: torch.device) -> int:
     """The address of torch's current stream."""
     return int(torch.cuda.current_stream(device).cuda_stream)
-
-
-def memory(tensor: Tensor) -> Any:
-    """A tensor that another library can read, in the same memory if it can be."""
-    if tensor.requires_grad:
-        tensor = tensor.detach()
-    return tensor.resolve_neg() if tensor.is_neg() else tensor
 
 
 def run(
@@ -42,7 +36,7 @@ def run(
         return torch.UntypedStorage(size, device=device)
 
     with on.on(device.index or 0), on.stream(stream_of(device)), on.memory(make):
-        arrays = [None if t is None else _array(memory(t)) for t in tensors]
+        arrays = [None if t is None else _array(in_memory(t)) for t in tensors]
         results = getattr(call.op, phase)(*graph, *arrays, **which, **call.told)
         if wanted is None:
             results = (results[0] if phase == "forward" else results,)

@@ -47,6 +47,18 @@ def on_host(tensor: Tensor, within: Tensor | None = None) -> Tensor:
     return copy
 
 
+def in_memory(tensor: Tensor) -> Tensor:
+    """A tensor that another library can read, in the same memory if it can be.
+
+    Of some tensors torch holds only that they are negated, or that they are zeros.
+    """
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    if tensor._is_zerotensor():
+        return torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    return tensor.resolve_neg() if tensor.is_neg() else tensor
+
+
 def plain(tensor: Tensor) -> Tensor:
     """The tensor itself, within transformations of torch.func that wrap it."""
     while torch._C._functorch.is_gradtrackingtensor(tensor):

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import pyops  # noqa: E402
 import pyops.torch as pt  # noqa: E402
 from pyops.cuda import _device, _door  # noqa: E402
-from pyops.torch import _cuda  # noqa: E402
+from pyops.torch import _cuda, _host  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -72,9 +72,9 @@ def test_forward_mode():
 def test_memory_is_not_a_gradient():
     """A tensor of a graph, or one turned negative, is read as what it is."""
     x = torch.tensor([1.0, 2.0], requires_grad=True)
-    assert not _cuda.memory(x).requires_grad
+    assert not _host.in_memory(x).requires_grad
     turned = torch.tensor([1 + 2j]).conj().imag
-    assert torch.equal(_cuda.memory(turned), torch.tensor([-2.0]))
+    assert torch.equal(_host.in_memory(turned), torch.tensor([-2.0]))
 
 
 def test_refusals(monkeypatch):
