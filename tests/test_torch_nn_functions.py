@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.utils")
 
 from pyops.torch import nn  # noqa: E402
+from pyops.torch.nn import _routes  # noqa: E402
 
 from .torch_layers import distances, results  # noqa: E402
 
@@ -150,6 +151,94 @@ def test_compiled():
 def test_refusals(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.fixture(params=[False, True], ids=["by torch", "packed"])
+def _route(request, monkeypatch):
+    if request.param:
+        for operator in _routes.PACKED:
+            monkeypatch.setitem(_routes.PACKED, operator, 0)
+
+
+INDICES = torch.stack([INDEX, INDEX.flip(0), INDEX * 0])
+MAPPED = {
+    **{
+        reduce: lambda src, index, reduce=reduce: nn.scatter(src, index, 0, 9, reduce)
+        for reduce in REDUCTIONS
+        if reduce != "mul"  # whose gradient torch does not map
+    },
+    "softmax": lambda src, index: nn.softmax(src, index, num_nodes=9),
+    "softmax along columns": lambda src, index: nn.softmax(src.T, index, num_nodes=9, dim=1),
+}
+
+
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize("dims", [(None, 0), (0, 0)], ids=["indices", "both"])
+@pytest.mark.parametrize("name", MAPPED)
+def test_vmap_over_indices(name, dims):
+    """And the gradient, by transformations inside and outside."""
+    call = MAPPED[name]
+    src = draw(7, 9) if dims[0] is None else draw(3, 7, 9)
+
+    def slope(src, index):
+        return torch.func.grad(lambda src: call(src, index).sin().sum())(src)
+
+    for function in call, slope:
+        found = torch.func.vmap(function, dims)(src, INDICES)
+        given = [src] * 3 if dims[0] is None else src
+        expected = torch.stack([function(*some) for some in zip(given, INDICES, strict=True)])
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+    def total(src):
+        return torch.func.vmap(call, dims)(src, INDICES).sin().sum()
+
+    found = torch.func.grad(total)(src)
+    parts = torch.func.vmap(slope, dims)(src, INDICES)
+    expected = parts.sum(0) if dims[0] is None else parts
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+X, EDGE_INDICES, PTRS = draw(6, 4), torch.stack([torch.stack([INDEX, INDEX % 4])] * 2), [PTR] * 2
+REFUSED = {
+    "segment: ptr: vmap over graphs": (lambda i: nn.segment(draw(7, 9), i), torch.stack(PTRS)),
+    "softmax: ptr: vmap over graphs": (
+        lambda i: nn.softmax(draw(7, 9), None, i),
+        torch.stack(PTRS),
+    ),
+    "scatter: dim_size: expected an integer where vmap maps": (
+        lambda i: nn.scatter(draw(7, 9), i),
+        INDICES,
+    ),
+    "softmax: num_nodes: expected an integer where vmap maps": (
+        lambda i: nn.softmax(draw(7, 9), i),
+        INDICES,
+    ),
+    **{
+        f"{name}: edge_index: vmap over graphs": (
+            lambda i, name=name: getattr(nn, name)(4, 3).double()(X, i),
+            EDGE_INDICES,
+        )
+        for name in ("GATConv", "GATv2Conv", "TransformerConv")
+    },
+    "NNConv: edge_index: vmap over graphs": (
+        lambda i: nn.NNConv(4, 3, torch.nn.Linear(3, 12)).double()(X, i, draw(7, 3)),
+        EDGE_INDICES,
+    ),
+    "InteractionPPBlock: idx_kj: vmap over graphs": (
+        lambda i: nn.InteractionPPBlock(8, 4, 4, 2, 3, 1, 1, torch.tanh).double()(
+            draw(6, 8), draw(6, 3), draw(7, 6), i, INDEX
+        ),
+        INDICES,
+    ),
+}
+
+
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused_vmap_over_indices(message):
+    call, batch = REFUSED[message]
+    with pytest.raises(NotImplementedError, match=message):
+        torch.func.vmap(call, randomness="same")(batch)
 
 
 def by_group(src, index, groups, reduce):

@@ -66,6 +66,13 @@ def plain(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def is_mapped(tensor: Tensor) -> bool:
+    """Whether `torch.func.vmap` maps over the tensor, whose elements then cannot be looked at."""
+    if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+        return False
+    return bool(torch._C._functorch.is_batchedtensor(plain(tensor)))
+
+
 def array_of(index: Tensor) -> Any:
     """The elements of an index as an array, whatever transformation is under way."""
     held = on_host(index)

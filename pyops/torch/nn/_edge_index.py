@@ -12,7 +12,7 @@ from ...graph import Graph
 from .._call import exporting, jit_tracing, recording
 from .._graph import Graph as TorchGraph
 from .._graph import visible
-from .._host import array_of, on_host, without_subclass
+from .._host import array_of, is_mapped, on_host, without_subclass
 
 EdgeIndex: TypeAlias = "Tensor | tuple[Tensor, Tensor] | Graph"
 
@@ -85,6 +85,8 @@ def checked(caller: str, given: EdgeIndex, device: torch.device) -> EdgeIndex:
         )
     for part in parts_of(given):
         placed(label, part, device)
+        if is_mapped(part):
+            raise NotImplementedError(f"{label}: vmap over graphs")
     return given
 
 
@@ -205,6 +207,8 @@ def rows_of(offsets: Tensor, count: int) -> Tensor:
 def check_offsets(label: str, given: object, count: int) -> Tensor:
     """Offsets as a plain tensor that begin at 0, never fall and end at the number of elements."""
     offsets = integers(label, given)
+    if is_mapped(offsets):
+        raise NotImplementedError(f"{label}: vmap over graphs")
     if recording(offsets):
         return offsets
     held = array_of(offsets)

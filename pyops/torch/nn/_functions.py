@@ -10,7 +10,7 @@ from ... import torch as _ops
 from ..._indices import check_bounds
 from .._call import DTYPES, exporting, is_integer, jit_tracing, recording
 from .._graph import Ends
-from .._host import array_of, on_host
+from .._host import array_of, is_mapped, on_host
 from .._phases import is_recorded, moving
 from ._edge_index import check_offsets, integers, placed, rows_of
 from ._remember import remembered
@@ -158,6 +158,8 @@ def groups_of(label: str, index: Tensor, given: int | None) -> int:
         if not jit_tracing() and given < 0:
             raise ValueError(f"{label}: expected at least 0, got {given}")
         return given
+    if is_mapped(index):
+        raise NotImplementedError(f"{label}: expected an integer where vmap maps over the index")
     if jit_tracing():
         groups: int = torch.cat([index.long(), index.new_full((1,), -1)]).max() + 1
         return groups
@@ -175,7 +177,7 @@ def _by_torch(operator: str, src: Tensor, dim: int, index: Tensor) -> bool:
     to torch at any size. Where torch records, the number of rows may be a symbol, which this does
     not ask for.
     """
-    if src.dtype not in DTYPES:
+    if src.dtype not in DTYPES or is_mapped(index):
         return True
     if exporting():
         return False
@@ -266,7 +268,7 @@ def _checked_index(name: str, index: Tensor, count: int) -> Tensor:
 
 def check_groups(name: str, index: Tensor, groups: int) -> None:
     """Refuse an index with numbers of other groups than there are."""
-    if not recording(index):
+    if not recording(index) and not is_mapped(index):
         check_bounds(f"{name}: index", array_of(index), groups, "groups")
 
 

@@ -8,7 +8,7 @@ from ... import graph as _graph
 from ..._indices import Indices
 from .._call import recording
 from .._graph import Ends
-from .._host import on_host
+from .._host import is_mapped, on_host
 from ._edge_index import integers, placed
 from ._remember import remembered
 
@@ -25,6 +25,8 @@ def graph_of_indices(
         return Ends(src, dst, num_src, num_dst)
     for name, index in ends.items():
         placed(f"{caller}: {name}", integers(f"{caller}: {name}", index), dst.device)
+        if is_mapped(index):
+            raise NotImplementedError(f"{caller}: {name}: vmap over graphs")
     check_rows(caller, len(src), ends)
 
     src, dst = on_host(src), on_host(dst)
