@@ -7,6 +7,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 
 import pyops  # noqa: E402
 from pyops.torch import nn  # noqa: E402
+from pyops.torch.nn import _routes  # noqa: E402
 
 from .torch_layers import check_alike, check_same, distances, pair, results  # noqa: E402
 
@@ -375,3 +376,22 @@ def test_functional_transformations(name):
     difference = (layer(x + step * along, index) - layer(x - step * along, index)) / (2 * step)
     torch.testing.assert_close(moved, difference, rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(value, layer(x, index))
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
+def test_self_loops_of_ones(name):
+    layers = pair(pyg, nn, name, 5, 4, edge_dim=3, fill_value=None)
+    check_same(*layers, [draw(NODES, 5), edges(), draw(EDGES, 3)])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv", "NNConv"])
+def test_one_edge_with_a_number(name, packed, monkeypatch):
+    if packed:
+        for operator in _routes.PACKED:
+            monkeypatch.setitem(_routes.PACKED, operator, 0)
+    made = {}
+    if name == "NNConv":
+        made = {"nn": torch.nn.Sequential(torch.nn.Linear(1, 20))}
+    layers = pair(pyg, nn, name, 5, 4, **(made or {"edge_dim": 1}))
+    check_same(*layers, [draw(NODES, 5), edges()[:, :1], draw(1)], single=False)

@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 import pyops.torch as pt  # noqa: E402
 from pyops.compat.pylibcugraphops.pytorch import CSC, HeteroCSC  # noqa: E402
 from pyops.torch import nn  # noqa: E402
+from pyops.torch.nn import _routes  # noqa: E402
 from pyops.torch.nn._dimenet import swish  # noqa: E402
 
 NODES, EDGES = 6, 20
@@ -200,6 +201,67 @@ def meta(index):
 def test_others(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+def network():
+    return torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 12))
+
+
+def with_features(name, **options):
+    """A layer that takes features of the edges."""
+    if name == "NNConv":
+        return nn.NNConv(4, 3, network())
+    return getattr(nn, name)(4, 3, **{"edge_dim": 3, **options})
+
+
+@pytest.fixture(params=[False, True], ids=["by torch", "packed"])
+def _route(request, monkeypatch):
+    if request.param:
+        for operator in _routes.PACKED:
+            monkeypatch.setitem(_routes.PACKED, operator, 0)
+
+
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv", "NNConv"])
+@pytest.mark.parametrize(
+    ("x", "index", "features", "message"),
+    [
+        (X[:, :3], INDEX, FEATURES, "x: expected .*4.*, got .*6, 3"),
+        (X.double(), INDEX, FEATURES, "x: expected torch.float32.*, got torch.float64"),
+        (X, INDEX, FEATURES[:, :2], "edge_attr: expected 3 columns.*, got .*2"),
+        (X, INDEX, FEATURES[:, 0], "edge_attr: expected (3 columns|two dimensions), got .*1"),
+        (X, INDEX, FEATURES[0, 0], "edge_attr: expected a row for each edge, got a number"),
+        (X, INDEX, FEATURES.double(), "edge_attr: expected torch.float32.*, got torch.float64"),
+        (X, INDEX, "a", "edge_attr: expected a torch.Tensor, got str"),
+        (X, INDEX + 9, FEATURES, "edge_index: (src|dst): expected indices from 0"),
+        (X, INDEX - 2, FEATURES, "edge_index: (src|dst): expected indices from 0 .*, got -2"),
+    ],
+)
+def test_features(name, x, index, features, message):
+    with pytest.raises((TypeError, ValueError, IndexError), match=f"nn.{name}: {message}"):
+        with_features(name, **OF_LOOPS.get(name, {}))(x, index, features)
+
+
+OF_LOOPS = {name: {"add_self_loops": False} for name in ("GATConv", "GATv2Conv")}
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_features_of_a_layer_without(name):
+    with pytest.raises(TypeError, match=f"nn.{name}: edge_attr: expected a torch.Tensor, got str"):
+        getattr(nn, name)(4, 3)(X, INDEX, "a")
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
+@pytest.mark.parametrize("value", ["avg", [0.1, 0.2, 0.3], torch.ones(2), {}])
+def test_values_of_self_loops(name, value):
+    with pytest.raises(ValueError, match=f"nn.{name}: fill_value: expected .*, got"):
+        with_features(name, fill_value=value)(X, INDEX, FEATURES)
+
+
+@pytest.mark.parametrize("name", ["scatter", "softmax"])
+def test_negative_indices(name):
+    with pytest.raises(IndexError, match=f"nn.{name}: index: expected indices from 0 on, got -3"):
+        getattr(nn, name)(ROWS, INDEX[0] - 3)
 
 
 POINTS, QUERIES, VALUES = torch.rand(7, 2), torch.rand(5, 2), torch.rand(7, 3)

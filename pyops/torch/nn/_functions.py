@@ -18,7 +18,7 @@ from ._routes import is_packed
 
 _SUMS = {"sum": "sum", "add": "sum", "mean": "mean"}
 _EXTREMES = {"max": "amax", "amax": "amax", "min": "amin", "amin": "amin"}
-_REDUCTIONS = *_SUMS, *_EXTREMES, "mul", "any"
+REDUCTIONS = *_SUMS, *_EXTREMES, "mul", "any"
 _NARROW = {"segment_softmax": 4, "aggregate": 8}
 """Columns below which the operations of torch are as fast at any size."""
 
@@ -100,10 +100,8 @@ def scatter(
     """
     name = "pyops.torch.nn.scatter"
     dim = _dimension(name, src, dim)
-    if reduce not in _REDUCTIONS:
-        raise ValueError(
-            f"{name}: reduce: expected one of {', '.join(_REDUCTIONS)}, got {reduce!r}"
-        )
+    if reduce not in REDUCTIONS:
+        raise ValueError(f"{name}: reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}")
     count = src.shape[dim]
     index = _checked_index(name, index, count)
     groups = groups_of(f"{name}: dim_size", index, dim_size)
@@ -150,8 +148,11 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     return total / ptr.diff().clamp(min=1).view(-1, *[1] * (src.dim() - 1))
 
 
-def groups_of(label: str, index: Tensor, given: int | None) -> int:
-    """The number of groups, one more than the largest index if it is not given."""
+def groups_of(label: str, index: Tensor, given: int | None, name: str = "index") -> int:
+    """The number of groups, one more than the largest index if it is not given.
+
+    The name is that of the index, for messages.
+    """
     if given is not None:
         if not is_integer(given):
             raise TypeError(f"{label}: expected an integer, got {given!r}")
@@ -167,7 +168,11 @@ def groups_of(label: str, index: Tensor, given: int | None) -> int:
         largest: int = index.max().item()  # a size that the program finds when it runs
         torch._check(largest >= 0)
         return largest + 1
-    return int(on_host(index).max()) + 1 if index.numel() else 0
+    largest = int(on_host(index).max()) if index.numel() else -1
+    if index.numel() and largest < 0 and not recording(index):
+        caller = label.partition(": ")[0]
+        raise IndexError(f"{caller}: {name}: expected indices from 0 on, got {largest}")
+    return largest + 1
 
 
 def _by_torch(operator: str, src: Tensor, dim: int, index: Tensor) -> bool:

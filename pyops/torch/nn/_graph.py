@@ -27,11 +27,11 @@ from ._edge_index import (
     placed,
     values_of,
 )
-from ._functions import scatter
+from ._functions import REDUCTIONS, scatter
 from ._remember import remembered
 from ._routes import ALWAYS, is_packed
 
-Fill: TypeAlias = "float | Tensor | str"
+Fill: TypeAlias = "float | Tensor | str | None"
 CPU = torch.device("cpu")
 
 
@@ -98,6 +98,8 @@ class Edges:
         if given is None:
             return None
         placed(f"{caller}: edge_attr", given, self.index.device)
+        if not given.dim():
+            raise ValueError(f"{caller}: edge_attr: expected a row for each edge, got a number")
         if given.shape[0] != self.given:
             raise ValueError(
                 f"{caller}: edge_attr: expected {self.given} rows, one for each edge, "
@@ -108,14 +110,25 @@ class Edges:
         if self.kept is not None:
             given = given.index_select(0, self.kept)
         shape = self.loops, *given.shape[1:]
-        if isinstance(fill_value, str):
+        if isinstance(fill_value, str) and fill_value in REDUCTIONS:
             loop = scatter(given, self._fill_index(), 0, self.loops + self.spare, fill_value)
             loop = loop[: self.loops]
         elif isinstance(fill_value, Tensor):
             loop = fill_value.to(given.device, given.dtype)
-            loop = (loop if loop.dim() == given.dim() else loop.unsqueeze(0)).expand(shape)
+            try:
+                loop = (loop if loop.dim() == given.dim() else loop.unsqueeze(0)).expand(shape)
+            except RuntimeError:
+                raise ValueError(
+                    f"{caller}: fill_value: expected a tensor for rows of {list(given.shape[1:])}, "
+                    f"got shape {tuple(fill_value.shape)}"
+                ) from None
+        elif fill_value is None or isinstance(fill_value, int | float):
+            loop = given.new_full(shape, 1 if fill_value is None else fill_value)
         else:
-            loop = given.new_full(shape, fill_value)
+            raise ValueError(
+                f"{caller}: fill_value: expected None, a number, a tensor or one of "
+                f"{', '.join(REDUCTIONS)}, got {fill_value!r}"
+            )
         return torch.cat([given, loop])
 
     def _fill_index(self) -> Tensor:
@@ -220,7 +233,7 @@ def edges_of(
             sizes = num_src, num_dst, ends.shape[1]
             return _graph._restore(ends[1 - into], ends[into], None, *sizes)
         except IndexError as error:
-            raise IndexError(f"{label}: {error}") from None
+            raise IndexError(f"{label}: {str(error).removeprefix('Graph: ')}") from None
 
     if not is_packed(operator, width * (given + (loops or 0)), parts[-1]):
         index, kept = _looped(index_of(edge_index, parts), loops)

@@ -35,7 +35,8 @@ def graph_of_indices(
         try:
             return _graph._restore(src.numpy(), dst.numpy(), None, num_src, num_dst, len(dst))
         except IndexError as error:
-            raise IndexError(f"{caller}: {' and '.join(ends)}: {error}") from None
+            reason = str(error).removeprefix("Graph: ")
+            raise IndexError(f"{caller}: {' and '.join(ends)}: {reason}") from None
 
     def held(graph: _graph.Graph) -> list[Indices]:
         return [graph._src, graph._dst]

@@ -8,12 +8,14 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 from torch.fx import Proxy
+from torch.nn.parameter import is_lazy
 
 from .._call import DTYPES, is_integer
 from .._host import without_subclass
 from ._edge_index import EdgeIndex, has_sizes, is_sparse, placed, sizes_of, with_values
 from ._functions import scatter, softmax
 from ._graph import Edges, edges_of
+from ._linear import is_linear
 from ._routes import ALWAYS
 
 Pair: TypeAlias = "tuple[Tensor, Tensor | None]"
@@ -112,6 +114,33 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
             if placed(label, part, both[0].device if part is not both[0] else None).dim() != 2:
                 raise ValueError(f"{label}: expected two dimensions, got {part.dim()}")
         return both[0], both[1]
+
+    def _applied(self, name: str, layer: torch.nn.Module, rows: Tensor) -> Tensor:
+        """The result of an inner layer, whose errors name the argument it is applied to."""
+        try:
+            result: Tensor = layer(rows)
+        except RuntimeError:
+            self._explain(name, layer, rows)
+            raise
+        return result
+
+    def _explain(self, name: str, layer: torch.nn.Module, rows: Tensor) -> None:
+        """Refuse rows that a linear layer does not fit, by the name of the argument."""
+        if not is_linear(layer) or is_lazy(layer.weight):
+            return
+        label, width = f"{self._label}: {name}", layer.weight.shape[1]
+        if rows.shape[-1] != width:
+            raise ValueError(f"{label}: expected {width} columns, got shape {tuple(rows.shape)}")
+        if rows.dtype != layer.weight.dtype and not torch.is_autocast_enabled("cpu"):
+            raise TypeError(f"{label}: expected {layer.weight.dtype}, got {rows.dtype}")
+
+    def _matrix(self, features: Tensor) -> Tensor:
+        """Features of edges with a row for each; one number of a single edge is a row."""
+        if features.dim() == 1 and features.shape[0] == 1:
+            return features.view(1, 1)
+        if features.dim() < 2:
+            raise ValueError(f"{self._label}: edge_attr: expected two dimensions, got 1")
+        return features
 
     def _sizes(self, size: object, loops: bool = False) -> Size:
         """The argument `size`; with self loops, both sizes are needed."""

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.parameter import Parameter
 
 from ... import torch as _ops
-from ._edge_index import EdgeIndex
+from ._edge_index import EdgeIndex, placed
 from ._graph import Edges, Fill, least
 from ._linear import Linear, glorot, is_linear, zeros
 from ._messages import Attention, Pair, Size
@@ -135,16 +135,17 @@ class GATConv(Attention):
         x_src, x_dst = self._pair(x)
         size = self._sizes(size, self.add_self_loops)
         ends = x_src.shape[0], None if x_dst is None else x_dst.shape[0]
-        res = None if x_dst is None or self.res is None else self.res(x_dst)
+        res = None if x_dst is None or self.res is None else self._applied("x", self.res, x_dst)
         if self.lin is not None:
             same = x_dst is x_src
-            x_src = self.lin(x_src)
-            x_dst = x_src if same else None if x_dst is None else self.lin(x_dst)
+            x_src = self._applied("x", self.lin, x_src)
+            if x_dst is not None:
+                x_dst = x_src if same else self._applied("x", self.lin, x_dst)
         else:
             assert self.lin_src is not None
             assert self.lin_dst is not None
-            x_src = self.lin_src(x_src)
-            x_dst = None if x_dst is None else self.lin_dst(x_dst)
+            x_src = self._applied("x", self.lin_src, x_src)
+            x_dst = None if x_dst is None else self._applied("x", self.lin_dst, x_dst)
         self._same_nodes(ends)
         loops = None
         if self.add_self_loops:
@@ -158,16 +159,23 @@ class GATConv(Attention):
 
     def _edge_scores(self, edges: Edges, edge_attr: Tensor | None) -> Tensor | None:
         """What edge features add to the scores, [edges, heads]: no row of all widths is made."""
-        if self.lin_edge is None:
+        if self.lin_edge is None:  # features are not read, as in PyTorch Geometric
+            if edge_attr is not None:
+                placed(f"{self._label}: edge_attr", edge_attr)
             return None
         features = edges.features(self._label, edge_attr, self.fill_value)
         if features is None:
             return None
         features = features.view(-1, 1) if features.dim() == 1 else features
         if not is_linear(self.lin_edge, biased=False):  # as where it waits for its width
-            return (self._by_heads(self.lin_edge(features)) * self.att_edge).sum(-1)
+            features = self._applied("edge_attr", self.lin_edge, features)
+            return (self._by_heads(features) * self.att_edge).sum(-1)
         weight = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
-        return features @ torch.einsum("hcd,hc->dh", weight, self.att_edge[0])
+        try:
+            return features @ torch.einsum("hcd,hc->dh", weight, self.att_edge[0])
+        except RuntimeError:
+            self._explain("edge_attr", self.lin_edge, features)
+            raise
 
     def _attend(
         self,

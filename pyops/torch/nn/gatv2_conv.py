@@ -123,9 +123,10 @@ class GATv2Conv(Attention):
             If true, the result is ``(features, (edge_index, weights))``.
         """
         left, right = self._both(x)
-        res = None if self.res is None else self.res(right)
-        x_l = self.lin_l(left)
-        x_r = x_l if right is left and self.share_weights else self.lin_r(right)
+        res = None if self.res is None else self._applied("x", self.res, right)
+        x_l = self._applied("x", self.lin_l, left)
+        same = right is left and self.share_weights
+        x_r = x_l if same else self._applied("x", self.lin_r, right)
         ends = left.shape[0], right.shape[0]
         self._same_nodes(ends)
         loops = least(ends) if self.add_self_loops else None
@@ -134,7 +135,8 @@ class GATv2Conv(Attention):
         if features is not None:
             if self.lin_edge is None:
                 raise ValueError(f"{self._label}: edge_attr: expected none where edge_dim is None")
-            features = self.lin_edge(features.view(-1, 1) if features.dim() == 1 else features)
+            features = features.view(-1, 1) if features.dim() == 1 else features
+            features = self._applied("edge_attr", self.lin_edge, features)
         mask = self._mask(edges, x_l)
 
         def fused() -> Tensor:

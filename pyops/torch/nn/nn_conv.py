@@ -108,15 +108,22 @@ class NNConv(Messages):
         features = edges.features(self._label, edge_attr, 0.0)
         if features is None:
             raise ValueError(f"{self._label}: edge_attr: expected features of the edges, got None")
+        if is_linear(_first(self.nn)):
+            features = self._matrix(features)
         out = self._convolved(edges, left, features)
         if right is not None and self.root_weight:
-            out = out + self.lin(right)
+            out = out + self._applied("x", self.lin, right)
         return out if self.bias is None else out + self.bias
 
     def _convolved(self, edges: Edges, x: Tensor, features: Tensor) -> Tensor:
         if edges.graph is None:
             matrices = self._matrices(x, features).view(-1, x.shape[1], self.out_channels)
-            messages = (x.index_select(0, edges.src).unsqueeze(1) @ matrices).squeeze(1)
+            rows = x.index_select(0, edges.src).unsqueeze(1)
+            try:
+                messages = (rows @ matrices).squeeze(1)
+            except RuntimeError:
+                self._check_network(_layers(self.nn), x, features)
+                raise
             out = self._gathered(messages, edges.dst, edges.num_dst)
         elif self._by_message:
             messages = self._summed(apart(edges, x.shape[0]), x, features)
@@ -135,6 +142,13 @@ class NNConv(Messages):
                 f"{self._label}: nn: expected in_channels * out_channels = {rows} numbers, "
                 f"got {layers[-1].weight.shape[0]}"
             )
+        weight = layers[-1].weight
+        for name, rows, layer in (("x", x, layers[-1]), ("edge_attr", features, layers[0])):
+            differs = is_linear(layer) and rows.dtype != weight.dtype
+            if differs and not torch.is_autocast_enabled("cpu"):
+                raise TypeError(
+                    f"{self._label}: {name}: expected {weight.dtype} like nn, got {rows.dtype}"
+                )
         if not _is_fused(layers):
             return
         first, _, last = layers
@@ -201,6 +215,12 @@ def _layers(network: Any) -> list[Any] | None:
     if type(network) is not torch.nn.Sequential or len(network) == 0 or not is_plain(network):
         return None
     return [*network] if is_linear(network[-1]) else None
+
+
+def _first(network: Any) -> Any:
+    """The layer that features of the edges reach first."""
+    several = type(network) is torch.nn.Sequential and len(network) > 0
+    return network[0] if several else network
 
 
 def _is_fused(layers: list[Any]) -> bool:

@@ -85,7 +85,7 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
             Number of atoms; one more than the largest in i if not given.
         """
         i = without_subclass(i)
-        num_nodes = groups_of("OutputPPBlock: num_nodes", i, num_nodes)
+        num_nodes = groups_of("OutputPPBlock: num_nodes", i, num_nodes, "i")
         graph = graph_of_indices("OutputPPBlock", {"i": i}, num_nodes, num_nodes)
         check_rows("OutputPPBlock", i.shape[0], {"x": x, "rbf": rbf})
         return self.on_graph(x, rbf, graph)

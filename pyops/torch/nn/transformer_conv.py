@@ -112,8 +112,8 @@ class TransformerConv(Attention):
             those before dropout.
         """
         left, right = self._both(x)
-        query = self.lin_query(right)
-        key, value = self.lin_key(left), self.lin_value(left)
+        query = self._applied("x", self.lin_query, right)
+        key, value = (self._applied("x", part, left) for part in (self.lin_key, self.lin_value))
         ends = left.shape[0], right.shape[0]
         edges = self._edges(edge_index, ends, None, None, query, self._route)
         features = edges.features(self._label, edge_attr, 0.0)
@@ -123,7 +123,8 @@ class TransformerConv(Attention):
             )
             got = "None" if features is None else f"shape {tuple(features.shape)}"
             raise ValueError(f"{self._label}: edge_attr: expected {expected}, got {got}")
-        features = None if self.lin_edge is None else self.lin_edge(features)
+        if self.lin_edge is not None:
+            features = self._applied("edge_attr", self.lin_edge, self._matrix(features))
         mask = self._mask(edges, query)
 
         def fused() -> Tensor:
@@ -141,7 +142,7 @@ class TransformerConv(Attention):
         weighted = isinstance(return_attention_weights, bool)
         out, alpha = self._reduced(edges, fused, scores, lambda: gathered(value), mask, weighted)
         if self.root_weight:
-            own = self.lin_skip(right)
+            own = self._applied("x", self.lin_skip, right)
             if self.lin_beta is not None:
                 gate = self.lin_beta(torch.cat([out, own, out - own], dim=-1)).sigmoid()
                 out = gate * own + (1 - gate) * out
