@@ -198,6 +198,43 @@ def test_vmap_over_indices(name, dims):
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
+def network():
+    return torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 12))
+
+
+SHAPES = {0: (7, 3, 4), 1: (3, 7, 4), 2: (3, 4, 7)}
+
+
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize("dim", SHAPES)
+@pytest.mark.parametrize("name", ["scatter", "softmax"])
+def test_gradients_are_contiguous(name, dim):
+    src = draw(*SHAPES[dim]).requires_grad_()
+    y = getattr(nn, name)(src, INDEX, dim=dim)
+    (slope,) = torch.autograd.grad((y * y.cos()).sum(), src, create_graph=True)
+    (second,) = torch.autograd.grad(slope.square().sum(), src, retain_graph=True)
+    (several,) = torch.autograd.grad(y, src, torch.stack([y, y]), is_grads_batched=True)
+    assert y.is_contiguous()
+    assert slope.is_contiguous()
+    assert second.is_contiguous()
+    assert torch.equal(several[0], several[1])
+
+
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("aggr", ["add", "mean", "max"])
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv", "NNConv"])
+def test_gradients_by_weights_are_contiguous(name, aggr, heads):
+    if name == "NNConv":
+        layer = nn.NNConv(4, 3, network(), aggr=aggr).double()
+    else:
+        layer = getattr(nn, name)(4, 3, heads=heads, edge_dim=3, aggr=aggr).double()
+    x, features = draw(6, 4).requires_grad_(), draw(7, 3).requires_grad_()
+    y = layer(x, torch.stack([INDEX, INDEX.flip(0)]), features)
+    slopes = torch.autograd.grad(y.sin().sum(), [x, features, *layer.parameters()])
+    assert all(slope.is_contiguous() for slope in slopes)
+
+
 X, EDGE_INDICES, PTRS = draw(6, 4), torch.stack([torch.stack([INDEX, INDEX % 4])] * 2), [PTR] * 2
 REFUSED = {
     "segment: ptr: vmap over graphs": (lambda i: nn.segment(draw(7, 9), i), torch.stack(PTRS)),

@@ -123,14 +123,25 @@ def test_patched_layers_of_an_integral(place):
     torch.testing.assert_close(found, layer(*points), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("replacement", [r for r in REPLACEMENTS if r != "no bias"])
-@pytest.mark.parametrize("name", ["lin_sbf1", "lin_sbf2"])
-def test_replaced_layers_of_triplets_that_are_not_listed(name, replacement):
+def of_atoms():
+    """A model that lists no triplets, and its arguments."""
     torch.manual_seed(0)
     options = {"num_blocks": 1, "num_spherical": 2, "num_radial": 2, "max_num_neighbors": None}
     sizes = {"int_emb_size": 4, "basis_emb_size": 2, "out_emb_channels": 4}
     model = nn.DimeNetPlusPlus(8, 2, **options, **sizes).double()
-    atoms = torch.ones(NODES).long(), draw(NODES, 3)
+    return model, (torch.ones(NODES).long(), draw(NODES, 3))
+
+
+def test_gradients_by_weights_are_contiguous():
+    model, atoms = of_atoms()
+    slopes = torch.autograd.grad(model(*atoms).sum(), [*model.parameters()], allow_unused=True)
+    assert all(slope is None or slope.is_contiguous() for slope in slopes)
+
+
+@pytest.mark.parametrize("replacement", [r for r in REPLACEMENTS if r != "no bias"])
+@pytest.mark.parametrize("name", ["lin_sbf1", "lin_sbf2"])
+def test_replaced_layers_of_triplets_that_are_not_listed(name, replacement):
+    model, atoms = of_atoms()
     model(*atoms)
     block = model.interaction_blocks[0]
     new = REPLACEMENTS[replacement](*reversed(getattr(block, name).weight.shape)).double()

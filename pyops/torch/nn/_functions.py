@@ -70,7 +70,7 @@ def softmax(
         index = rows_of(ptr, count) if index is None else index
         return _softmax(name, src, index.long(), dim, groups)
     graph = _by_offsets(ptr, count) if index is None else _by_index(name, index, groups)
-    rows = src.movedim(dim, 0)
+    rows = _rows(src, dim)
     found = _ops.segment_softmax(graph, _columns(rows)).reshape(rows.shape)
     return found.movedim(0, dim).contiguous()
 
@@ -108,7 +108,7 @@ def scatter(
     by_operator = reduce in _SUMS or (exporting() and reduce in _EXTREMES)
     if not by_operator or _by_torch("aggregate", src, dim, index):
         return _reduced(name, src, index.long(), dim, groups, reduce)
-    found = _aggregated(_by_index(name, index, groups), src.movedim(dim, 0), groups, reduce)
+    found = _aggregated(_by_index(name, index, groups), _rows(src, dim), groups, reduce)
     return found.movedim(0, dim).contiguous()
 
 
@@ -198,6 +198,19 @@ def _aggregated(graph: _graph.Graph | Ends, rows: Tensor, groups: int, reduce: s
     name = _SUMS.get(reduce) or _EXTREMES[reduce][1:]
     found = _ops.aggregate(graph, None, _columns(rows), reduce=name)
     return found.reshape(groups, *rows.shape[1:])
+
+
+def contiguous_gradient(given: Tensor) -> Tensor:
+    """The same elements, whose gradient is contiguous, for callers who transpose them."""
+    if not given.requires_grad or recording(given) or moving():
+        return given
+    given = given.view_as(given)
+    given.register_hook(Tensor.contiguous)
+    return given
+
+
+def _rows(src: Tensor, dim: int) -> Tensor:
+    return contiguous_gradient(src).movedim(dim, 0) if dim else src
 
 
 def _columns(rows: Tensor) -> Tensor:

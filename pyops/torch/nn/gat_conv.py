@@ -8,6 +8,7 @@ from torch.nn.parameter import Parameter
 
 from ... import torch as _ops
 from ._edge_index import EdgeIndex, placed
+from ._functions import contiguous_gradient
 from ._graph import Edges, Fill, least
 from ._linear import Linear, glorot, is_linear, zeros
 from ._messages import Attention, Pair, Size
@@ -170,7 +171,8 @@ class GATConv(Attention):
         if not is_linear(self.lin_edge, biased=False):  # as where it waits for its width
             features = self._applied("edge_attr", self.lin_edge, features)
             return (self._by_heads(features) * self.att_edge).sum(-1)
-        weight = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
+        weight = contiguous_gradient(self.lin_edge.weight)
+        weight = weight.view(self.heads, self.out_channels, -1)
         try:
             return features @ torch.einsum("hcd,hc->dh", weight, self.att_edge[0])
         except RuntimeError:

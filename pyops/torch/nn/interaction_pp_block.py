@@ -10,6 +10,7 @@ import pyops.torch as pt
 
 from .._host import without_subclass
 from ._dimenet import Activation, product, reset
+from ._functions import contiguous_gradient
 from ._indices import check_rows, graph_of_indices
 from ._linear import is_linear
 from .residual_layer import ResidualLayer
@@ -135,7 +136,8 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
                     f"InteractionPPBlock: {name}: expected a torch.nn.Linear without bias where "
                     f"triplets are not listed, got {layer}"
                 )
-        weights = torch.cat([self.lin_sbf1.weight.T, self.lin_sbf2.weight])
+        first = contiguous_gradient(self.lin_sbf1.weight)
+        weights = torch.cat([first.T, self.lin_sbf2.weight])
         sums = pt.dimenet_aggregate(
             graph,
             vectors,

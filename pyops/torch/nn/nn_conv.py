@@ -8,6 +8,7 @@ from torch.nn import Parameter
 
 from ... import torch as _ops
 from ._edge_index import EdgeIndex
+from ._functions import contiguous_gradient
 from ._graph import Edges, apart
 from ._linear import Linear, is_linear, is_plain, zeros
 from ._messages import FLOWS, Messages, Pair, Size
@@ -232,7 +233,7 @@ def _is_fused(layers: list[Any]) -> bool:
 
 def _block(layer: Any) -> tuple[Tensor, Tensor]:
     """Weight, column by column, and bias of a linear layer."""
-    weight, bias = layer.weight, layer.bias
+    weight, bias = contiguous_gradient(layer.weight), layer.bias
     return weight.t().flatten(), weight.new_zeros(weight.shape[0]) if bias is None else bias
 
 
