@@ -173,6 +173,20 @@ def test_sparse_matrices(name, layout, loops, width):
         check_same(original, drop_in, [*arguments, None, *last, True], order)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
+def test_dropout_with_sparse_matrices(name, layout, loops, packed, monkeypatch):
+    """It is drawn for the edges in the same order."""
+    if packed:
+        for operator in _routes.PACKED:
+            monkeypatch.setitem(_routes.PACKED, operator, 0)
+    given = {"heads": 2, "add_self_loops": loops, "dropout": 0.5}
+    original, drop_in = pair(pyg, nn, name, 5, 4, **given)
+    check_same(original, drop_in, [draw(25, 5), adjacency(layout, None)], 1)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("width", [None, 3])
 def test_sparse_matrices_by_column(name, width):

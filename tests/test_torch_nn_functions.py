@@ -108,10 +108,13 @@ def test_softmax_along_other_dimensions(dim):
     check(nn.softmax, pyg.softmax, draw(5, 7), INDEX, None, None, dim, close=1e-12)
 
 
-def test_softmax_of_nothing():
-    for shape in (0,), (0, 3), (7, 0):
-        src, index = torch.zeros(shape), INDEX[: shape[0]]
-        assert torch.equal(nn.softmax(src, index), pyg.softmax(src, index))
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.int64])
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (7, 0)])
+def test_softmax_of_nothing(shape, dtype):
+    src, index = torch.zeros(shape, dtype=dtype), INDEX[: shape[0]]
+    found, expected = nn.softmax(src, index), pyg.softmax(src, index)
+    assert found.dtype == expected.dtype
+    assert torch.equal(found, expected)
 
 
 def test_large_numbers():

@@ -170,12 +170,18 @@ def like(given: Any, index: Tensor, loops: int) -> Any:
     return type(given)(index.clone(), sparse_size=sizes, is_undirected=given.is_undirected)
 
 
+def order_of(given: Tensor, index: Tensor) -> Tensor:
+    """The edges in the order in which a sparse matrix in the form of the one given has them."""
+    major, minor = (0, 1) if given.layout is torch.sparse_csc else (1, 0)
+    places = index[major].long() * max(given.shape[:2]) + index[minor]
+    return places.argsort(stable=True)
+
+
 def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tuple[Tensor, Tensor]:
     """Edges as a sparse matrix in the form of the one given, and its values."""
     row, col = index[1], index[0]
     if sort:
-        major, minor = (col, row) if given.layout is torch.sparse_csc else (row, col)
-        order = (major * max(given.shape[:2]) + minor).argsort(stable=True)
+        order = order_of(given, index)
         row, col, values = row[order], col[order], values[order]
     shape = (*given.shape[:2], *values.shape[1:])
     if given.layout is torch.sparse_coo:

@@ -65,7 +65,7 @@ def softmax(
     else:
         raise NotImplementedError(f"{name}: index: expected one, or ptr")
     if not recording(src) and not src.numel():
-        return src.clone()
+        return src.exp()  # as floating-point numbers
     if _by_torch("segment_softmax", src, dim, ptr if index is None else index):
         index = rows_of(ptr, count) if index is None else index
         return _softmax(name, src, index.long(), dim, groups)

@@ -10,9 +10,17 @@ from torch import Tensor
 from torch.fx import Proxy
 from torch.nn.parameter import is_lazy
 
-from .._call import DTYPES, is_integer
+from .._call import DTYPES, is_integer, recording
 from .._host import without_subclass
-from ._edge_index import EdgeIndex, has_sizes, is_sparse, placed, sizes_of, with_values
+from ._edge_index import (
+    EdgeIndex,
+    has_sizes,
+    is_sparse,
+    order_of,
+    placed,
+    sizes_of,
+    with_values,
+)
 from ._functions import scatter, softmax
 from ._graph import Edges, edges_of
 from ._linear import is_linear
@@ -267,12 +275,18 @@ class Attention(Messages):
             raise ValueError(f"{self._label}: x: expected features of the destinations, got None")
         return src, dst
 
-    def _mask(self, edges: Edges, like: Tensor) -> Tensor | None:
-        """Factors of the weights: dropout, drawn as if from the weights themselves."""
+    def _mask(self, edges: Edges, like: Tensor, edge_index: EdgeIndex) -> Tensor | None:
+        """Factors of the weights: dropout, drawn as if from the weights themselves.
+
+        PyTorch Geometric has self loops in their place among the rows of a sparse matrix.
+        """
         if not (self.training and self.dropout > 0):
             return None
         ones = like.new_ones(edges.count, self.heads)
-        return torch.nn.functional.dropout(ones, self.dropout)
+        mask: Tensor = torch.nn.functional.dropout(ones, self.dropout)
+        if edges.loops is None or not is_sparse(edge_index) or recording(edges.index):
+            return mask
+        return mask[order_of(edge_index, edges.index).argsort()]
 
     def _reduced(
         self,

@@ -153,7 +153,7 @@ class GATConv(Attention):
             loops = least([n for n in (ends if size is None else size) if n is not None])
         edges = self._edges(edge_index, ends, size, loops, x_src, self._route)
         scores = self._edge_scores(edges, edge_attr)
-        mask = self._mask(edges, x_src)
+        mask = self._mask(edges, x_src, edge_index)
         weighted = bool(return_attention_weights)
         out, alpha = self._attend(edges, x_src, x_dst, scores, mask, weighted)
         return self._finished(out, res, edge_index, edges, alpha, mask)

@@ -137,7 +137,7 @@ class GATv2Conv(Attention):
                 raise ValueError(f"{self._label}: edge_attr: expected none where edge_dim is None")
             features = features.view(-1, 1) if features.dim() == 1 else features
             features = self._applied("edge_attr", self.lin_edge, features)
-        mask = self._mask(edges, x_l)
+        mask = self._mask(edges, x_l, edge_index)
 
         def fused() -> Tensor:
             return _ops.gat_v2(

@@ -125,7 +125,7 @@ class TransformerConv(Attention):
             raise ValueError(f"{self._label}: edge_attr: expected {expected}, got {got}")
         if self.lin_edge is not None:
             features = self._applied("edge_attr", self.lin_edge, self._matrix(features))
-        mask = self._mask(edges, query)
+        mask = self._mask(edges, query, edge_index)
 
         def fused() -> Tensor:
             rows = query, key, value, features, mask
