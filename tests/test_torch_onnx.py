@@ -140,6 +140,26 @@ def test_layers_by_trace(name):
         assert_runs(exported, some, layer(*some))
 
 
+def subclass(value):
+    """Indices as PyTorch Geometric has them."""
+    geometric = pytest.importorskip("torch_geometric")
+    if isinstance(value, tuple | list):
+        return type(value)(map(subclass, value))
+    if value.is_floating_point():
+        return value
+    return (geometric.Index if value.dim() == 1 else geometric.EdgeIndex)(value)
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv", "NNConv", "scatter"])
+def test_indices_of_subclasses_are_inputs(name):
+    layer, given, others = case(next(known for known in CASES if known.split()[0] == name))
+    layer.eval().requires_grad_(False)
+    exported = by_trace(layer, subclass(given))
+    assert len(exported[0].graph.input) == len(flat(given))
+    for some in given, others:
+        assert_runs(exported, some, layer(*some))
+
+
 @pytest.mark.parametrize("name", BY_PROGRAM)
 def test_operators_by_program(name):
     pytest.importorskip("onnxscript")
