@@ -153,7 +153,7 @@ class Libraries:
         """Name, terms at a time, loop of products.c, and the procedures that it calls."""
         part, kind = min(DEEP, product.k), KINDS[dtype]
         multiply, outer, pack = (
-            self.pyops[f"__pyops_tile_{kind}_MOD_{name}"]
+            self.pyops[f"__pyops_micro_gemm_{kind}_MOD_{name}"]
             for name in ("tile_multiply", "tile_outer", "pack_panels")
         )
         if product.outer:

@@ -1,8 +1,8 @@
 """Expand a source for one precision: expand.py KIND FREE FYPP OPTION... SOURCE OUTPUT
 
-The source has plain names and reals of kind `wp`. In the expansion wp is c_float or c_double, and
+Sources have plain names and reals of kind `wp`. In the expansion wp is c_float or c_double, and
 the names of modules and of bindings end in _r4 or _r8. FREE lists the modules, separated by commas,
-that are independent of the kind. What the source itself calls _r8 stays.
+that do not depend on the kind. Names that already end in _r8 are kept.
 """
 
 import re
@@ -32,6 +32,7 @@ def expand(text: str, kind: str, free: set[str]) -> str:
 
 
 if __name__ == "__main__":
-    kind, free, *fypp, output = sys.argv[1:]
-    made = subprocess.run([*fypp, "-"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    kind, free, *fypp, source, output = sys.argv[1:]
+    command = *fypp, f'-DKIND="{kind}"', source, "-"
+    made = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     Path(output).write_text(expand(made, kind, set(free.split(","))))

@@ -1,6 +1,6 @@
-"""What the build derives the Fortran face from: declarations in pyops/ops, and compiled kernels.
+"""Derive the Fortran interface from the declarations in pyops/ops and the compiled kernels.
 
-Nothing is imported of pyops: the declarations are read as text, the kernels' signatures from the
+Imports nothing of pyops: the declarations are read as text, the signatures of kernels from the
 generated sources.
 """
 
@@ -43,14 +43,14 @@ class Procedure:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas that stand outside parentheses."""
+    """Splits at the commas outside parentheses."""
     return [
         part.strip() for part in re.findall(r"(?:[^,()]|\([^()]*(?:\([^()]*\)[^()]*)*\))+", text)
     ]
 
 
 def procedures(path: str) -> dict[str, Procedure]:
-    """The procedures that have a binding name, for both kinds, of a source expanded for real32."""
+    """Reads the procedures with a binding name, for both kinds, of a source expanded for real32."""
     text = re.sub(r"&\s*\n\s*&?", " ", Path(path).read_text())
     other = text.replace("c_float", "c_double").replace('_r4"', '_r8"')
     return _bound(text, "r4") | _bound(other, "r8")
@@ -85,11 +85,11 @@ def _bound(text: str, precision: str) -> dict[str, Procedure]:
 class Input:
     name: str
     rows: str
-    """The first dimension in Fortran, an expression in sizes."""
+    """First dimension in Fortran, an expression in sizes."""
     columns: str
     optional: bool
     packed: bool
-    """Whether it comes in the second form that the declaration gives, a block."""
+    """Whether it is passed in the second form of its declaration, a packed block."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Option:
 
 
 def _matrix(shape: str) -> tuple[str, str]:
-    """Rows and columns, in Fortran, of an array of NumPy."""
+    """Returns the rows and columns in Fortran of a NumPy array."""
     axes = [axis.strip() for axis in shape.split(",")]
     if len(axes) == 1:
         return axes[0], "1"
@@ -117,7 +117,7 @@ def words(text: str) -> list[str]:
 
 
 class Operator:
-    """An operator with its inputs, options and kernels, as the templates in nodes/ need it."""
+    """Operator with its inputs, options and kernels, as the templates in nodes/ use it."""
 
     def __init__(self, name: str, kernels: str) -> None:
         self.name = name
@@ -137,7 +137,7 @@ class Operator:
         self.also: dict[str, str] = keywords.get("also", {})
         self.one_of: tuple[str, ...] = keywords.get("one_of", ())
         arguments = function.args
-        # What Fortran tells the precisions apart by cannot be absent.
+        # The argument by which Fortran distinguishes the precisions cannot be optional.
         self.needed = self.one_of[:1]
         self.has_graph = any(ast.unparse(a.annotation) == "Graph" for a in arguments.args)
         optional = len(arguments.args) - len(arguments.defaults)
@@ -148,7 +148,7 @@ class Operator:
         ]
         self.options = []
         self.row_numbers: dict[str, tuple[str, str]] = {}
-        """Options that are row numbers, which graphs hold here: the choice they belong to."""
+        """Options that are row indices, which graphs store here, by the choice they belong to."""
         for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
             text = ast.unparse(a.annotation)
             if text.startswith("Annotated[Indices"):
@@ -200,7 +200,7 @@ class Operator:
 
     @cached_property
     def sizes(self) -> list[str]:
-        """All sizes but those of the graph; first those that the kernels take, in their order."""
+        """All sizes but those of the graph; those that kernels take come first, in their order."""
         taken = [
             a.name
             for (_, v), kernel in self.kernels.items()
@@ -230,18 +230,18 @@ class Operator:
         return self._of_kind("size")
 
     def kinds(self, kinds: Sequence[str]) -> list[dict[str, str]]:
-        """All kinds that the integer and logical options of a program may have."""
+        """All combinations of kinds that integer and logical options of a program may have."""
         names = self._of_kind("size", "flag")
         chosen = itertools.product(kinds, repeat=len(names))
         return [dict(zip(names, each, strict=True)) for each in chosen]
 
     def partials(self, name: str) -> list[str]:
-        """What the gradient by an input is called."""
+        """Names of the gradient by an input."""
         names = [f"{self.name}_{name}", *([self.also[name]] if name in self.also else [])]
         return [f"get_partial_{n}" for n in names]
 
     def seen_sizes(self) -> list[tuple[str, str]]:
-        """Places of g that hold a size of the graph, and a length of an input that shows it."""
+        """Elements of g that hold a size of the graph, and the length of an input that gives it."""
         places = {"num_src": ":2", "num_dst": "2", "num_edges": "3:", "num_entries": "3:"}
         found = []
         for number, i in enumerate(self.inputs, start=1):
@@ -254,18 +254,18 @@ class Operator:
 
     @property
     def outgoing(self) -> bool:
-        """Whether any kernel takes the entries of the sources."""
+        """Whether any kernel takes the outgoing rows."""
         names = {name for kernel in self.kernels.values() for name in kernel.names}
         return not names.isdisjoint(("out_offsets", "in_entries", "out_entries"))
 
     @property
     def indices(self) -> list[str]:
-        """The sizes that `indices` of a node holds, where it has no graph."""
+        """Sizes that `indices` of a node holds if it has no graph."""
         return [n for n in self.sizes if n in self.free_sizes or not n.startswith("num_")]
 
     @property
     def optional(self) -> int:
-        """The optional inputs as bits."""
+        """Optional inputs as bits."""
         return sum(1 << number for number, i in enumerate(self.inputs) if i.optional)
 
     @staticmethod
@@ -273,7 +273,7 @@ class Operator:
         return _matrix(shape)
 
     def expression(self, text: str, array: str = "s") -> str:
-        """An expression in sizes, which stand in an array, and in g those of the graph."""
+        """Replaces sizes by elements of `array`, and those of the graph by elements of g."""
 
         def place(match: re.Match[str]) -> str:
             name = match[0]
@@ -288,7 +288,7 @@ class Operator:
         )
 
     def follows(self, values: Iterable[object], absent: Iterable[str]) -> dict[str, str]:
-        """The sizes that follow from choices and flags, in their order, and absent inputs."""
+        """Sizes that follow from choices and flags, in their order, and from absent inputs."""
         options = [o for o in self.options if o.kind in ("choice", "flag")]
         keys = [
             str(value) if o.choices else o.name if value else f"no {o.name}"
@@ -298,7 +298,7 @@ class Operator:
         return {k: v for key in keys for k, v in self.where.get(key, {}).items()}
 
     def branches(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """How all sizes follow: a condition on choices and inputs, and assignments in order."""
+        """Rules for all sizes: a condition on choices and inputs, and assignments in order."""
         groups: list[list[tuple[str, dict[str, str], str]]] = []
         for o in self.options:
             code = f"codes({self.codes.index(o.name) + 1})" if o.name in self.codes else ""
@@ -376,7 +376,7 @@ class Operator:
         return steps
 
     def bodies(self, variant: str) -> Iterable[Procedure]:
-        """The kernels as interfaces are written of them."""
+        """Kernels of a variant, to write interfaces of."""
         return [kernel for (_, v), kernel in self.kernels.items() if v == variant]
 
     @property
@@ -384,7 +384,7 @@ class Operator:
         return sum(1 << number for number, i in enumerate(self.inputs) if i.packed)
 
     def actual(self, name: str, given: dict[str, str]) -> str:
-        """What stands for an argument of a kernel; `given` has what depends on the place."""
+        """Returns an actual argument of a kernel; `given` holds those that depend on the caller."""
         if name in given:
             return given[name]
         if name in self.graph_sizes or name == "shared_edges" or _INDICES.fullmatch(name):
@@ -396,7 +396,7 @@ class Operator:
         return given["is"] + self.place(name)
 
     def place(self, name: str) -> str:
-        """Where a node keeps a size or an option."""
+        """Element of the settings of a node that holds a size or an option."""
         for group in "sizes", "codes", "numbers":
             names = getattr(self, group)
             if name in names:
@@ -404,12 +404,12 @@ class Operator:
         raise ValueError(f"{self.name}: no meaning for the argument {name}")
 
     def taken(self, option: str, choice: str) -> str:
-        """Whether a choice was made."""
+        """Returns the condition that a choice was made."""
         (choices,) = (o.choices for o in self.options if o.name == option)
         return f"{self.place(option)} == {choices.index(choice) + 1}"
 
     def recorded(self, phase: str) -> dict[str, str]:
-        """The arguments in the record of a call."""
+        """Actual arguments from the record of a call."""
         count = len(self.inputs)
         given = {"graph": "c%is%graph", "is": "c%is%", "gy": "c%gy%at"}
         given |= {
@@ -425,9 +425,9 @@ class Operator:
     def direct(
         self, number: int, apart: str | None = None, copied: Iterable[str] = ()
     ) -> dict[str, str]:
-        """The arguments of a gradient by one input, alone.
+        """Actual arguments of the gradient by one input alone.
 
-        `apart` is a size taken one by one; `copied` are inputs that stand in arrays of their names.
+        `apart` is a size processed by columns; `copied` inputs are in arrays of their own.
         """
         operands = ["this%left_operand%val", "this%right_operand%val"]
         operands += [f"this%further({k})%node%val" for k in range(1, len(self.inputs))]
@@ -449,7 +449,7 @@ class Operator:
 
 
 def lines(items: Iterable[object], indent: str = " " * 8, width: int = 92) -> str:
-    """A list of arguments broken into continued lines."""
+    """Breaks a list of arguments into continued lines."""
     rows, row = [], ""
     for item in items:
         longer = f"{row}, {item}" if row else str(item)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pyops.__main__
 from pyops import _functions
 
+from .fault_sites import KERNELS, OPERATORS
+
 ROOT = Path(__file__).parents[1]
 FORTRAN = ROOT / "fortran"
 COMPILERS = {
@@ -50,7 +52,7 @@ class Sources:
 
     def __init__(self, folder):
         self.folder = folder
-        self.operators = words("meson.build", "operators")
+        self.operators = OPERATORS
         lists = (words("fortran/meson.build", name) for name in ("foundation", "compounds"))
         foundation, compounds = lists
         self.names = [*foundation, *self.operators, *compounds, "face"]
@@ -66,9 +68,10 @@ class Sources:
         """All sources of the library, each after those it uses."""
         folder = self.folder / "whole"
         folder.mkdir()
-        for name in words("fortran/meson.build", "kind_free"):
-            self.expand(FORTRAN / "kernels" / f"{name}.fypp", folder / f"{name}.f90")
-        for name in [*words("fortran/meson.build", "shared"), *self.operators]:
+        free = words("fortran/meson.build", "kind_free")
+        for name in free:
+            self.expand(KERNELS[name], folder / f"{name}.f90")
+        for name in KERNELS.keys() - {*free}:
             for kind in "r4", "r8":
                 self.expand_kernel(name, kind, folder)
         waiting = {path: path.read_text() for path in sorted(folder.glob("*.f90"))}
@@ -83,8 +86,7 @@ class Sources:
         """The source of a kernel for a kind, in a folder."""
         free = ",".join(words("fortran/meson.build", "kind_free"))
         before = sys.executable, FORTRAN / "expand.py", kind, free
-        template = FORTRAN / "kernels" / f"{name}.fypp"
-        self.expand(template, folder / f"{name}_{kind}.f90", before, VECTOR=16, KIND=kind)
+        self.expand(KERNELS[name], folder / f"{name}_{kind}.f90", before, VECTOR=16)
 
     def expand(self, template, target, before=(), **definitions):
         definitions = {"OPERATORS": ",".join(self.operators), **definitions}

@@ -7,27 +7,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FORTRAN = ROOT / "fortran"
-FAMILIES = {
-    "graph convolution": "kernels/convolution* kernels/edge_layer kernels/gno_* kernels/kernel_* "
-    "kernels/matrix_sums",
-    "neighbours": "kernels/neighbour_* kernels/aggregate kernels/degree_normalised "
-    "kernels/edge_to_edge kernels/edge_update kernels/hetero_basis",
-    "attention": "kernels/attention* kernels/gat* kernels/dot_attention* kernels/transformer_conv "
-    "kernels/segment_softmax kernels/score_activation",
-    "triplets": "kernels/triplet* kernels/dimenet_aggregate kernels/directions kernels/dots",
-    "bases": "kernels/bessel kernels/radial_basis kernels/spherical_* kernels/harmonics",
-    "transforms": "kernels/ono_* kernels/lno_* kernels/laplace kernels/ortho* kernels/basis "
-    "kernels/cholesky_qr kernels/gram_schmidt kernels/triangular kernels/tall kernels/product",
-    "elementwise": "kernels/elementwise kernels/functions kernels/broadcast kernels/reduction "
-    "kernels/elem_scale kernels/activation",
-    "foundation": "kernels/tile kernels/rows kernels/partial_sums kernels/graph kernels/edges "
-    "kernels/threads kernels/lines kernels/memory",
-    "macros": "*",
-    "nodes": "nodes/*",
+KERNELS = {
+    name: folder / f"{name}.fypp"
+    for folder in sorted(path.parent for path in FORTRAN.glob("*/meson.build"))
+    for listed in re.findall(r"^words = \[(.*?)\]", (folder / "meson.build").read_text(), re.DOTALL)
+    for name in re.findall(r"'(\w+)'", listed)
 }
+"""The sources of the kernels, as the build files of their folders list them."""
+OPERATORS = sorted(name for name in KERNELS if (ROOT / "pyops" / "ops" / f"{name}.py").exists())
+FAMILIES = {path.parent.name: f"{path.parent.name}/*" for path in KERNELS.values()}
+FAMILIES |= {"macros": "*", "nodes": "nodes/*"}
 """Families of templates beneath fortran/, from which faults are drawn in equal shares."""
-NOT_SEEDED = {"kernels/prefetch", "kernels/process"}
-"""Prefetches change no result; how many threads there are and what a fork does neither."""
+NOT_SEEDED = {"both_kinds"}
+NOT_SEEDED |= {f"runtime/{name}" for name in ("machine", "prefetch", "process", "tuning")}
+"""Prefetches, names and sizes change no result, nor do the number of threads and forks."""
 BLIND = {
     "test_blocks_of_libraries test_compat* test_jax test_onnx test_torch*": (
         "front ends, which call the kernels that tests of the operators call"
@@ -35,7 +28,7 @@ BLIND = {
     "test_examples": "programs, whose operators are all in the table",
     "test_fortran": "programs, which call the same kernels; see below",
     "test_openacc": "kernels of devices, which are sources of their own",
-    "test_packaging test_streets": "build files, names and packages",
+    "test_packaging test_registry": "build files, names and packages",
     "test_fork test_interrupts test_memory test_neighbours test_process": (
         "processes, threads, signals, memory"
     ),
@@ -83,7 +76,7 @@ def _text(path: Path) -> str:
 def parts(template: Path) -> set[Path]:
     """A template and those that it includes."""
     found = {template}
-    for name in re.findall(r'^#:include "(\w+\.fypp)"', _text(template), re.MULTILINE):
+    for name in re.findall(r'^#:include "([\w/]+\.fypp)"', _text(template), re.MULTILINE):
         folders = template.parent, FORTRAN, FORTRAN / "nodes"
         found |= parts(next(f / name for f in folders if (f / name).exists()))
     return found
@@ -92,10 +85,9 @@ def parts(template: Path) -> set[Path]:
 @cache
 def _reached() -> dict[str, set[str]]:
     """The kernels whose code runs for each operator, by the modules that they use."""
-    kernels = {path.stem: path for path in FORTRAN.glob("kernels/*.fypp")}
     uses = re.compile(r"^ *use pyops_(\w+?)(?:_r8)?,", re.MULTILINE)
     used = {
-        name: {name, *uses.findall(_text(path))} & kernels.keys() for name, path in kernels.items()
+        name: {name, *uses.findall(_text(path))} & KERNELS.keys() for name, path in KERNELS.items()
     }
     while True:
         wider = {name: set().union(*(used[n] for n in names)) for name, names in used.items()}
@@ -106,9 +98,8 @@ def _reached() -> dict[str, set[str]]:
 
 def operators(changed: Path) -> set[str]:
     """The operators whose kernels have the code of a template; none where any may see it."""
-    listed = re.search(r"^operators = \[(.*?)\]", _text(ROOT / "meson.build"), re.DOTALL | re.M)
-    kernels = {p.stem for p in FORTRAN.glob("kernels/*.fypp") if changed in parts(p)}
-    return {name for name in re.findall(r"\w+", listed[1]) if _reached()[name] & kernels}
+    kernels = {name for name, path in KERNELS.items() if changed in parts(path)}
+    return {name for name in OPERATORS if _reached()[name] & kernels}
 
 
 def tests(changed: Path) -> list[list[str]]:

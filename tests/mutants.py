@@ -116,7 +116,7 @@ def main():
     parser.add_argument("--number", type=int, default=200, help="mutants that count (200)")
     parser.add_argument("--all", action="store_true", help="every mutant there is")
     parser.add_argument("--family", choices=FAMILIES, action="append", help="of some families")
-    parser.add_argument("--only", metavar="FILE", default="*", help="of one file, such as tile")
+    parser.add_argument("--only", metavar="FILE", default="*", help="of one file, such as gat")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other mutants")
     parser.add_argument("--again", action="store_true", help="those that survived once more")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count()))

@@ -1,9 +1,9 @@
-"""Writes the Fortran of a stage: a loop over one or two ranges that a device can share out.
+"""Write the Fortran of a stage: a loop over one or two ranges that a device runs in parallel.
 
-A stage is described once, by its loops, what it takes and what it does for one place of them. Two
-procedures come of it for each precision: the place, a routine of the device, and the loop that
-calls it for all places under the directive of the flavour. The place has its variables for itself,
-so no directive lists any.
+A stage is described once, by its loops, its arguments and its body for one iteration (the "place").
+Each precision gets two procedures: the body, a device routine, and the loop that calls it for all
+iterations under the directive of the flavour. Variables are local to the body, so no directive
+lists any.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ ARRAYS = {
     "%": "integer(c_int32_t)",
 }
 MOST = "2_c_int64_t**40"
-"""The extent of arrays in loops, which says nothing. A device address needs an explicit one, and
-the libgomp of GCC 12 takes it wrong from the second call on unless it is a constant."""
+"""Dummy extent of arrays in loops. A device address needs an explicit one, which the libgomp of GCC
+12 mishandles from the second call on unless it is a constant."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """An argument: `name` with a mark of its type; `(extents)` of an array; + if it is written.
+    """Argument: `name` with a suffix for its type; `(extents)` of an array; + if it is written.
 
-    Numbers are int64, logical (?), int32 (.) or float64 (~); arrays have the working precision, or
-    are float64 ('), int64 (#) or int32 (%). An array with @ stands on the host and is copied.
+    Scalars are int64, logical (?), int32 (.) or float64 (~); arrays have the working precision, or
+    are float64 ('), int64 (#) or int32 (%). An array with @ is on the host and is copied.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Taken:
         return cls(name, mark, extents or "", sign == "+", sign == "@")
 
     def declared(self, wp: str, loop: bool) -> tuple[str, str]:
-        """Its type and its name, in the place or in the loop."""
+        """Returns its type and its name, as declared in the body or in the loop."""
         if not self.extents:
             return f"{SCALARS[self.mark]}, value", self.name
         extents = MOST if loop and not self.hosted else self.extents
@@ -62,7 +62,7 @@ class Taken:
 
 
 def declare(these: list[Taken], wp: str, loop: bool) -> list[str]:
-    """Declarations, numbers before the arrays that have them as extents."""
+    """Returns declarations, scalars before the arrays that have them as extents."""
     groups: dict[str, list[str]] = {}
     for t in sorted(these, key=lambda t: bool(t.extents)):
         kind, text = t.declared(wp, loop)
@@ -76,7 +76,7 @@ def take(text: str) -> list[Taken]:
 
 
 def directive(flavour: str, loops: int, arrays: list[Taken]) -> list[str]:
-    """What stands above a loop."""
+    """Returns the directive of a loop."""
     addresses = [a.name for a in arrays if not a.hosted]
     copied = [a.name for a in arrays if a.hosted]
     start, clauses = {
@@ -95,7 +95,7 @@ def directive(flavour: str, loops: int, arrays: list[Taken]) -> list[str]:
 
 
 def fold(text: str, sentinel: str = "", indent: str = "    ") -> list[str]:
-    """A long line as continued ones."""
+    """Breaks a long line into continued ones."""
     lines, line = [], indent
     for word in text.split(" "):
         if len(line) + len(word) > 96:
@@ -106,7 +106,7 @@ def fold(text: str, sentinel: str = "", indent: str = "    ") -> list[str]:
 
 
 def stage(name: str, over: str, takes: str, body: str, variant: str, wp: str, flavour: str) -> str:
-    """Both procedures; `over` is like "i rows, c width": variables and where they end."""
+    """Returns both procedures; `over` is like "i rows, c width": variables and upper bounds."""
     loops = [part.split() for part in over.split(",")]
     taken = take(takes)
     ends = dict.fromkeys(end for _, end in loops)
@@ -141,9 +141,9 @@ def stage(name: str, over: str, takes: str, body: str, variant: str, wp: str, fl
 
 
 def entry(kernel: Any, wp: str, body: str) -> str:
-    """A procedure with the arguments of a kernel of the CPU, whose arrays are device addresses.
+    """Returns a procedure with the arguments of a CPU kernel, whose arrays are device addresses.
 
-    The statements stand after a line of ---, and work space is given back behind them.
+    The statements follow a line of ---, and work space is released after them.
     """
     groups: dict[str, list[str]] = {}
     for a in kernel.arguments:

@@ -1,4 +1,4 @@
-"""The declarations of operators in pyops/ops, read without importing them."""
+"""Read the declarations of operators in pyops/ops without importing them."""
 
 import ast
 import re
@@ -9,23 +9,23 @@ from pathlib import Path
 
 @dataclass
 class Declaration:
-    """What the docstring and the annotations of an operator say."""
+    """Content of the docstring and the annotations of an operator."""
 
     name: str
     inputs: dict[str, str] = field(default_factory=dict)
-    """Shapes by name; forms parted by |."""
+    """Shapes by name; alternative forms are separated by |."""
     options: dict[str, str] = field(default_factory=dict)
     choices: dict[str, list[str]] = field(default_factory=dict)
     output: str = ""
     optional: set[str] = field(default_factory=set)
-    """Inputs, and options that are arrays."""
+    """Inputs, and options that are arrays, that may be absent."""
     where: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Sizes that follow, by the choice, the flag or the absence that they follow from."""
+    """Derived sizes, by the choice, the flag or the absent input that determines them."""
     meanings: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def shape(axes: str) -> str:
-        """As in C: [rows][columns]."""
+        """Returns the shape as in C: [rows][columns]."""
         if not axes or axes == "...":
             return ""
         forms = [form.split(",") for form in axes.split("|")]
@@ -39,7 +39,7 @@ class Declaration:
         return f"{start} {self.meanings.get(name, '')}"
 
     def size(self, name: str) -> str:
-        """Describes a size by the arrays that have it, and by what it follows from."""
+        """Describes a size by the arrays that have it, and by what determines it."""
         places: dict[str, list[str]] = {}
         for array, axes in {**self.inputs, "y": self.output}.items():
             lengths = [axis.strip() for axis in axes.partition("|")[0].split(",")]
@@ -58,7 +58,7 @@ class Declaration:
         return f"Size: {'; '.join(found)}."
 
     def condition(self, key: str) -> str:
-        """Says when sizes follow from a choice, a flag or the absence of an input."""
+        """Describes when sizes follow from a choice, a flag or an absent input."""
         plain = key.removeprefix("no ")
         if plain in self.inputs:
             return f"without {plain}"
@@ -71,7 +71,7 @@ class Declaration:
 
 
 def read_declaration(folder: Path, name: str, blocks: dict[str, str]) -> Declaration | None:
-    """The declaration of an operator, with texts for references to blocks; None without a file."""
+    """Reads the declaration of an operator, if any, with texts for references to blocks."""
     file = folder / f"{name}.py"
     if not file.is_file():
         return None
@@ -98,18 +98,18 @@ def read_declaration(folder: Path, name: str, blocks: dict[str, str]) -> Declara
 
 
 def spell_out(text: str, blocks: dict[str, str]) -> str:
-    """Puts the order inside a block where Python's documentation is referred to.
+    """Replaces references to Python's documentation of a block by the order inside the block.
 
-    Leaves out what else is said of functions of Python.
+    Removes other sentences about functions of Python.
     """
     text = re.sub(r"[,.]? [Ss]ee `pyops\.blocks\.(\w+)`", lambda m: f": {blocks[m[1]]}", text)
     return re.sub(r"[^.]*`pyops\.blocks\.\w+`[^.]*\.", "", text)
 
 
 def read_blocks(file: Path) -> dict[str, str]:
-    """The order inside each parameter block and the shapes of its parts, by the packing function.
+    """Returns the order inside each parameter block and the shapes of its parts, by packer.
 
-    In C, where a matrix (rows, columns) has its columns side by side.
+    In C the columns of a matrix (rows, columns) are stored side by side.
     """
     found = {}
     for node in ast.parse(file.read_text()).body:
@@ -139,7 +139,7 @@ def literal_text(annotation: ast.expr | None) -> str:
 
 
 def parameters(doc: str) -> dict[str, str]:
-    """The texts of a numpydoc section."""
+    """Returns the texts of the Parameters section of a numpydoc docstring, by name."""
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n-+\n|\Z)", doc, re.DOTALL | re.MULTILINE)
     found = {}
     for match in re.finditer(

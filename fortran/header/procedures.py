@@ -1,4 +1,4 @@
-"""The procedures that a generated source binds to C, as prototypes."""
+"""Read the procedures that a generated source binds to C, as prototypes."""
 
 import re
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ TYPES = {
     "type(c_ptr)": "void *",
     "type(c_funptr)": "int (*%s)(void)",
 }
-# Of C and C++ those that a Fortran argument may well be called.
+# Keywords of C and C++ that may be names of Fortran arguments.
 RESERVED = {
     "and",
     "class",
@@ -34,7 +34,7 @@ class Argument:
     name: str
     type: str
     shape: str = ""
-    """In C order, where the source says it whole."""
+    """Dimensions in C order, if the source gives all of them."""
     written: bool = False
     by_value: bool = False
     note: str = ""
@@ -98,13 +98,13 @@ _interfaces = re.compile(r"^ *(abstract )?interface\b.*?^ *end interface", re.DO
 
 
 def join_lines(source: str) -> list[str]:
-    """Statements without their indent; continued ones as one line."""
+    """Returns the statements without their indent, continued ones joined into one line."""
     joined = re.sub(r" *& *\n *&? *", " ", _interfaces.sub("", source))
     return [re.sub(r"\( ", "(", line.strip()) for line in joined.split("\n")]
 
 
 def documentation(lines: list[str]) -> list[str]:
-    """The comments `!!` at the head."""
+    """Returns the comments `!!` at the head."""
     found = []
     for line in lines:
         if not line.startswith("!!"):
@@ -114,7 +114,7 @@ def documentation(lines: list[str]) -> list[str]:
 
 
 def declarations(lines: list[str]) -> dict[str, Argument]:
-    """All that is declared before the first statement."""
+    """Reads all declarations before the first statement."""
     found: dict[str, Argument] = {}
     for line in lines:
         code, _, note = line.partition("!!")

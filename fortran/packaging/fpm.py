@@ -1,6 +1,6 @@
 """Write a package for fpm, the Fortran package manager: fpm.py FOLDER VERSION pyops.h *.f90 *.c
 
-It has the expanded sources, so it needs neither fypp nor Python; any build system can take them.
+The package holds the expanded sources: it needs no fypp or Python, and suits any build system.
 """
 
 import re
@@ -50,7 +50,7 @@ TILE = """\
 #ifndef PYOPS_VECTOR
 #define PYOPS_VECTOR 16
 #endif
-module pyops_tile_{kind}
+module pyops_micro_gemm_{kind}
 {branches}
 #endif
 end module
@@ -62,7 +62,7 @@ BINDING = re.compile(r'bind\(c, name="(\w+)"\)')
 
 
 def used_modules(texts: dict[str, str]) -> dict[str, set[str]]:
-    """The modules whose procedures a source calls by their names in C; fpm would leave them out."""
+    """Finds the modules whose procedures a source calls by C name; fpm would leave them out."""
     homes = {}
     for text in texts.values():
         module = re.search(r"^module (\w+)", text, re.MULTILINE)
@@ -80,7 +80,7 @@ def used_modules(texts: dict[str, str]) -> dict[str, set[str]]:
 
 
 def write_sources(sources: list[Path], folder: Path) -> None:
-    """One file a module; that of the tile chooses between the vectors."""
+    """Writes one file per module; that of micro_gemm selects the vector length."""
     folder.mkdir(parents=True)
     for source in sources:
         if source.suffix == ".c":
@@ -88,7 +88,7 @@ def write_sources(sources: list[Path], folder: Path) -> None:
     texts = {source.stem: source.read_text() for source in sources if source.suffix != ".c"}
     tiles: dict[str, dict[str, str]] = {}
     for name in [*texts]:
-        if match := re.fullmatch(r"tile(\d+)_(\w+)", name):
+        if match := re.fullmatch(r"micro_gemm(\d+)_(\w+)", name):
             tiles.setdefault(match[2], {})[match[1]] = texts.pop(name)
     for name, modules in used_modules(texts).items():
         lines = "".join(f"  use {module}, only:\n" for module in sorted(modules))
@@ -98,12 +98,12 @@ def write_sources(sources: list[Path], folder: Path) -> None:
         branches = []
         for vector, text in vectors.items():
             body = re.sub(r"\A\s*module \w+\n|\nend module\s*\Z", "", text)
-            file = f"tile{vector}_{kind}.inc"
+            file = f"micro_gemm{vector}_{kind}.inc"
             (folder / file).write_text(body + "\n")
             word = "elif" if branches else "if"
             branches.append(f'#{word} PYOPS_VECTOR == {vector}\n#include "{file}"')
         text = TILE.format(kind=kind, branches="\n".join(branches))
-        (folder / f"tile_{kind}.F90").write_text(text)
+        (folder / f"micro_gemm_{kind}.F90").write_text(text)
 
 
 def write_package(folder: Path, version: str, header: Path, sources: list[Path]) -> None:
