@@ -1,4 +1,4 @@
-"""`python -m pyops`: what is installed, and whether its derivatives are right.
+"""`python -m pyops`: shows what is installed and checks derivatives numerically.
 
 `python -m pyops --flags`: what a Fortran or C compiler needs to use the library in this package,
 for a shell's `$(...)`.
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def flags() -> list[str]:
-    """Where header, Fortran modules and library are, as options of compilers."""
+    """Return compiler options for the directories of the header, Fortran modules and library."""
     package = importlib.resources.files("pyops")
     files = "include/pyops.h", "include/pyops/pyops_edges.mod", "lib/libpyops.so"
     include, modules, lib = (str(Path(str(package.joinpath(*f.split("/")))).parent) for f in files)
@@ -60,10 +60,10 @@ def flags() -> list[str]:
 
 
 def for_shell(word: str) -> str:
-    """A word that a shell leaves whole when a command prints it.
+    """Return a word that a shell does not split in unquoted command substitution.
 
-    Quotes have no effect there, but patterns do: folders whose names have spaces are given as
-    patterns that no other name matches.
+    Quotes have no effect there, but glob patterns do: a directory name with spaces becomes a
+    pattern that no other name matches.
     """
     return re.sub(r"[\s*?\[]", lambda c: "[[:space:]]" if c[0].isspace() else f"[{c[0]}]", word)
 
@@ -89,7 +89,7 @@ def check() -> int:
 
 
 def library() -> Path:
-    """The libpyops that the loader chose for this processor."""
+    """Return the path of the libpyops that the loader chose for this processor."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = Path(line.split(maxsplit=5)[-1])
         if path.name.startswith("libpyops"):
@@ -98,7 +98,7 @@ def library() -> Path:
 
 
 def quick_check(operator: Operator) -> float:
-    """The error of the first and second derivatives on small random arrays and graphs."""
+    """Return the largest error of first and second derivatives on small random inputs."""
     rng = np.random.default_rng(0)
     signature = operator.signature
     if signature.output is ANY:

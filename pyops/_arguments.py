@@ -17,9 +17,9 @@ def by_position(
     """Orders the arguments of a call, and removes those given by name from `options`.
 
     If none is given by name, returns `given` as it is; otherwise one value for each of `names`,
-    None for those that are absent. `needed` are names that may not be absent then: cotangents of
-    results, which may follow fewer inputs than declared where all are given by position. Of
-    `one_of`, cotangents or tangents of inputs, at least one has to be there.
+    None for those that are absent. Names in `needed` may then not be absent: cotangents of
+    results, which may follow fewer inputs than declared if all are given by position. Of
+    `one_of`, cotangents or tangents of inputs, at least one must be given.
     """
     named = [name for name in names if name in options]
     if not named:

@@ -1,4 +1,4 @@
-"""Checks of single arrays: nothing that is not understood reaches a kernel."""
+"""Checks of single arrays; a kernel receives only arrays of a supported dtype and layout."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Array: TypeAlias = npt.NDArray[np.floating[Any]]
 
 VARIANTS = {"f": "r4", "d": "r8"}
 NOT_NUMBERS = bool, np.bool_, np.timedelta64
-"""Subclasses of numbers that are none."""
+"""Subclasses of numbers that are not accepted as numbers."""
 _CUDA = 2, 13
-"""What DLPack calls the memory of a CUDA device, and memory that it manages."""
+"""DLPack device types of CUDA memory and of CUDA managed memory."""
 
 
 def check_array(label: str, array: object) -> Array:
-    """The argument, if it is a real floating-point array of a supported precision."""
+    """Return the argument if it is a real floating-point array of a supported precision."""
     if not isinstance(array, np.ndarray):
         library = type(array).__module__.partition(".")[0].removesuffix("lib")
         hint = f"; pyops.{library} takes these" if library in ("jax", "torch") else ""
@@ -37,17 +37,17 @@ def check_array(label: str, array: object) -> Array:
 
 
 def on_device(value: object) -> bool:
-    """Whether a value is an array, or a graph, on a CUDA device."""
+    """Return whether a value is an array or a graph on a CUDA device."""
     if type(value) is np.ndarray:
         return False
     try:
         return int(value.__dlpack_device__()[0]) in _CUDA  # type: ignore[attr-defined]
-    except Exception:  # whatever a strange type does
+    except Exception:  # arbitrary types may raise anything
         return "__cuda_array_interface__" in dir(type(value)) and not hasattr(value, "__dlpack__")
 
 
 def check_size(label: str, value: object, least: int = 1, most: int = 2**31 - 1) -> int:
-    """The argument, if it is an integer within bounds, by default those of an axis."""
+    """Return the argument if it is an integer within bounds, by default those of an axis."""
     if isinstance(value, NOT_NUMBERS) or not isinstance(value, (int, np.integer)):
         kind = "a positive integer" if least else "an integer"
         raise TypeError(f"{label}: expected {kind}, got {value!r}")
@@ -58,7 +58,7 @@ def check_size(label: str, value: object, least: int = 1, most: int = 2**31 - 1)
 
 
 def check_number(label: str, value: object) -> float:
-    """The argument, if it is a finite real number."""
+    """Return the argument if it is a finite real number."""
     if isinstance(value, NOT_NUMBERS) or not isinstance(
         value, (int, float, np.integer, np.floating)
     ):
@@ -73,7 +73,7 @@ def check_number(label: str, value: object) -> float:
 
 
 def check_output(label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array given to be written to."""
+    """Return an array for `out` if it is writeable and has the given shape and dtype."""
     out = check_array(label, array)
     if out.dtype.char != dtype.char:
         raise TypeError(f"{label}: expected {dtype} like the inputs, got {out.dtype}")
@@ -90,7 +90,7 @@ def check_output(label: str, array: object, shape: tuple[int, ...], dtype: np.dt
 
 
 def check_place(label: str, array: Any, shape: tuple[int, ...]) -> None:
-    """Refuse an array on a device that cannot take a result of this shape."""
+    """Refuse a device array that cannot take a result of this shape."""
     if array.shape != shape:
         raise ValueError(f"{label}: expected shape {shape}, got {array.shape}")
     if any(n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)):
@@ -98,7 +98,7 @@ def check_place(label: str, array: Any, shape: tuple[int, ...]) -> None:
 
 
 def plain(array: Array) -> Array:
-    """The array as kernels take it, in C order, aligned, native byte order: itself or a copy."""
+    """Return the array in C order, aligned and in native byte order: itself or a copy."""
     flags = array.flags
     if flags.c_contiguous and flags.aligned and array.dtype.isnative:
         return array
@@ -115,7 +115,7 @@ def check_outputs(
     check: Callable[..., Any] = check_output,
     overlap: Callable[[Any, Any], bool] = np.shares_memory,
 ) -> None:
-    """Refuse arrays that cannot take the outputs; a shape is None where nothing is wanted."""
+    """Refuse `out` arrays that cannot take the outputs; None in `shapes` is an unwanted output."""
     if not isinstance(accumulate, (bool, np.bool_)):
         raise TypeError(f"{caller}: accumulate: expected True or False, got {accumulate!r}")
     if out is None:
@@ -148,7 +148,7 @@ def buffers_for(
     inputs: Sequence[Array],
     accumulate: bool,
 ) -> list[Array | None]:
-    """The arrays that a kernel writes to: those given, copies of them, or new ones."""
+    """Return the arrays that a kernel writes: those of `out`, copies of them, or new ones."""
     buffers: list[Array | None] = []
     for given, shape in zip(out, shapes, strict=True):
         buffer = None
@@ -165,7 +165,7 @@ def buffers_for(
 def hand_over(
     buffers: Sequence[Array | None], out: Sequence[Array | None]
 ) -> tuple[Array | None, ...]:
-    """The outputs, in the arrays given where there are any."""
+    """Copy the outputs to the arrays of `out`, if given, and return them."""
     for buffer, given in zip(buffers, out, strict=True):
         if given is not None and given is not buffer:
             given[...] = buffer
@@ -173,7 +173,7 @@ def hand_over(
 
 
 def kind_of(value: object) -> str:
-    """The type of a value, as messages name it."""
+    """Return the type of a value as error messages name it."""
     kind = type(value)
     if value is None:
         return "None"

@@ -1,4 +1,4 @@
-"""How arrays that broadcast are walked: axes merged, strides, and the parts to cut them in."""
+"""Iteration over broadcast arrays: merged axes, strides, and the tiles shared among threads."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ Lengths: TypeAlias = tuple[int, ...]
 Strides: TypeAlias = tuple[int, ...]
 
 PART = 2**16
-"""Elements that a part should have."""
+"""Target number of elements of a tile."""
 COLUMNS = 2**15
-"""Fewest elements in a row of parts where the innermost axis is cut."""
+"""Least number of elements of a tile along the innermost axis, if that axis is split."""
 ENOUGH = 16
-"""Parts that are enough not to look at axes further inside."""
+"""Number of tiles at which no further inner axis is considered for splitting."""
 JOINED = 16
-"""Most parts whose sums are joined, and how many elements there are at least to a sum of one."""
+"""Largest number of tiles whose partial sums are combined; least elements per partial sum."""
 
 
 class Layout(NamedTuple):
-    """The space that a kernel walks, in the form of its arguments."""
+    """Iteration space of a kernel, in the form of its arguments."""
 
     table: npt.NDArray[np.int64]
-    """Extents of the axes, then strides of each array along them; one column each."""
+    """Extents of the axes, then the strides of each array along them; one column per axis."""
     split: int
     piece: int
     parts: int
-    """0 if there are no elements."""
+    """Number of tiles; 0 if there are no elements."""
 
 
 def spread(shape: Lengths, array_shape: Lengths, strides: Strides) -> Strides:
-    """The strides of an array that is broadcast to a shape."""
+    """Return the strides of an array broadcast to a shape."""
     own = (0 if n == 1 else s for n, s in zip(array_shape, strides, strict=True))
     return (0,) * (len(shape) - len(array_shape)) + tuple(own)
 
 
 def packed(shape: Lengths) -> Strides:
-    """The strides, in elements, of a whole array in C order."""
+    """Return the strides, in elements, of a contiguous array in C order."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
@@ -52,8 +52,8 @@ def element_strides(array: Array) -> Strides:
 
 
 def readable(array: Any) -> Any:
-    """The argument, copied where it is an array whose elements a kernel could not read in place."""
-    if isinstance(array, np.floating):  # NumPy makes numbers of arrays without axes
+    """Return the argument, copied if a kernel could not read its elements in place."""
+    if isinstance(array, np.floating):  # NumPy returns scalars in place of 0-d arrays
         return np.asarray(array)
     if not isinstance(array, np.ndarray):
         return array
@@ -66,7 +66,7 @@ def readable(array: Any) -> Any:
 
 
 def flat(array: Array) -> Array:
-    """The memory of an array in one dimension, from its lowest address on."""
+    """Return the memory of an array as one dimension, from its lowest address."""
     if array.flags.c_contiguous:
         return array.reshape(-1)
     if array.size == 0:
@@ -78,7 +78,7 @@ def flat(array: Array) -> Array:
 
 
 def _together(one: Lengths, other: Lengths) -> Lengths:
-    """As `numpy.broadcast_shapes`, which takes no more than 32 axes."""
+    """Broadcast two shapes as `numpy.broadcast_shapes`, which takes at most 32 axes."""
     rank = max(len(one), len(other))
     padded = [(1,) * (rank - len(lengths)) + lengths for lengths in (one, other)]
     pairs = list(zip(*padded, strict=True))
@@ -88,7 +88,7 @@ def _together(one: Lengths, other: Lengths) -> Lengths:
 
 
 def broadcast(caller: str, inputs: Mapping[str, Array]) -> Lengths:
-    """The shape that the inputs have together."""
+    """Return the broadcast shape of the inputs."""
     shape: Lengths = ()
     first = ""
     for name, array in inputs.items():
@@ -105,9 +105,9 @@ def broadcast(caller: str, inputs: Mapping[str, Array]) -> Lengths:
 
 @functools.lru_cache(maxsize=1000)
 def make_layout(shape: Lengths, arrays: tuple[Strides | None, ...], results: int) -> Layout:
-    """The layout of a space for arrays with strides; None for one that is not there.
+    """Return the layout of an iteration space for arrays with strides; None if absent.
 
-    The last so many of the arrays are results, which are summed along axes of stride 0.
+    The last `results` arrays are results, which are summed along axes of stride 0.
     """
     axes = _merge(shape, [strides or (0,) * len(shape) for strides in arrays])
     wanted = [i for i in range(len(arrays) - results, len(arrays)) if arrays[i] is not None]
@@ -117,13 +117,13 @@ def make_layout(shape: Lengths, arrays: tuple[Strides | None, ...], results: int
     extent = axes[split][0]
     piece = -(-extent // parts)
     if split == len(axes) - 1 and parts > 1:
-        piece = -(-piece // 64) * 64  # whole vectors, whole lines of the cache
+        piece = -(-piece // 64) * 64  # whole vectors and cache lines
     table = np.array(axes, np.int64).T
     return Layout(np.ascontiguousarray(table), split + 1, piece, -(-extent // piece))
 
 
 def _merge(shape: Lengths, arrays: Sequence[Strides]) -> list[tuple[int, ...]]:
-    """Extent and strides of each axis; neighbours that all arrays walk as one are merged."""
+    """Return extent and strides of each axis, with adjacent axes merged where all arrays allow."""
     axes: list[tuple[int, ...]] = []
     for extent, *strides in zip(shape, *arrays, strict=True):
         if extent == 1:
@@ -136,7 +136,7 @@ def _merge(shape: Lengths, arrays: Sequence[Strides]) -> list[tuple[int, ...]]:
 
 
 def _cut(axes: Sequence[tuple[int, ...]], wanted: Sequence[int]) -> tuple[int, int]:
-    """The axis to cut, and in how many parts: as many as are wanted, if sums allow, outside in."""
+    """Return the axis to split, outermost first, and the number of tiles; sums may limit it."""
     total = math.prod(axis[0] for axis in axes)
     best, most = 0, 1
     for number, (extent, *strides) in enumerate(axes):

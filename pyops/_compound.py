@@ -1,4 +1,4 @@
-"""Operators of the same inputs as one: checked together, their results side by side."""
+"""Compound operators: several operators of the same inputs with one check and all results."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ._plan import Kernel, arguments_of
 from ._signature import Signature
 
 COMPOUNDS: dict[str, Compound] = {}
-"""The table of those, filled by the declarations."""
+"""Table of the compound operators, filled by the declarations."""
 
 
 class Compound(Operator):
-    """An operator whose results, and gradients, are those of several others.
+    """Operator that returns the results, and the gradients, of several other operators.
 
-    `parts` has one for each result, in the order in which their kernels run. They take inputs and
-    options of the compound by the same names.
+    `parts` maps each result to its operator, in the order in which the kernels run. The parts
+    take inputs and options by the compound's names.
     """
 
     table: ClassVar[dict[str, Any]] = COMPOUNDS
@@ -41,7 +41,7 @@ class Compound(Operator):
         accumulate: bool = False,
         **options: Any,
     ) -> Any:
-        """The results; `out` has an array, or None, for each."""
+        """Return the results; `out` has an array, or None, for each."""
         phase = self._phases["forward"]
         return phase.run(phase.arguments(inputs, options), options, None, out, accumulate)
 
@@ -54,7 +54,7 @@ class Compound(Operator):
         accumulate: bool = False,
         **options: Any,
     ) -> Any:
-        """The derivatives of the results in the direction of the tangents."""
+        """Return the derivatives of the results in the direction of the tangents."""
         phase, _ = self._with_saved("jvp", saved)
         results = self.signature.results
         if isinstance(out, (tuple, list)):
@@ -70,7 +70,7 @@ class Compound(Operator):
 
 
 class CompoundPhase(Phase):
-    """A phase of a compound, whose kernel runs those of its parts one after another."""
+    """Phase of a compound; its kernel runs those of the parts one after another."""
 
     def __init__(
         self, signature: Signature, operator: str, name: str, parts: Mapping[str, Operator]
@@ -85,7 +85,7 @@ class CompoundPhase(Phase):
         return tuple(self._parts.values())
 
     def shares(self, values: dict[str, Any]) -> Iterator[tuple[Phase, dict[str, Any]]]:
-        """What each part takes; it adds to an output that one before it has written."""
+        """Yield each part and its arguments; it accumulates where an earlier part has written."""
         written: set[str] = set()
         for y, part in self._parts.items():
             named = _renamed(y)
@@ -127,15 +127,15 @@ class CompoundPhase(Phase):
 
 
 def starred() -> list[str]:
-    """The operators that a star import brings: none in the place of Python's own abs or sum."""
+    """Return the operators of a star import: none that would shadow a builtin (abs, sum)."""
     return [name for name in (*OPERATORS, *COMPOUNDS) if not hasattr(builtins, name)]
 
 
 def _renamed(y: str) -> dict[str, str]:
-    """What the compound calls the result of a part, its cotangent, and the derivative by that."""
+    """Map a part's names for its result, cotangent and their derivative to the compound's."""
     return {"y": y, "gy": "g" + y, "dgy": "dg" + y}
 
 
 def _picked(mask: int, names: Sequence[str], some: Sequence[str]) -> int:
-    """The bits of some of the names, in their order."""
+    """Return the bits of `mask` for the names in `some`, renumbered in their order."""
     return sum((mask >> names.index(name) & 1) << place for place, name in enumerate(some))

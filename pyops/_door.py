@@ -1,4 +1,4 @@
-"""What the doors to frameworks share: an operator as a function of their arrays."""
+"""Shared parts of the framework front ends: an operator as a function of their arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONSTANT = "Here alpha is a constant: no derivative passes through what ``return
 
 
 class Door:
-    """An operator behind a function of one framework."""
+    """An operator behind the function of one framework."""
 
     def __init__(self, op: Operator, framework: str) -> None:
         self.op, self.module = op, f"pyops.{framework}"
@@ -23,7 +23,7 @@ class Door:
         self._places = [
             (f"{self.label}: {i.name}", i.optional) for i in op.signature.inputs.values()
         ]
-        # known before torch traces what asks for it
+        # set before torch traces the code that reads it
         self._least, self._has_graph = op.signature.required, op.signature.has_graph
         self._names = op.signature.positional
 
@@ -34,9 +34,9 @@ class Door:
         check_graph: Callable[[str, Any], Found],
         check: Callable[[str, Any], Any],
     ) -> tuple[Found | None, list[Any]]:
-        """The graph, None if the operator has none, and one array or None for each input.
+        """Return the graph, None if the operator has none, and one array or None for each input.
 
-        Those given by name are taken out of the options.
+        Inputs given by name are removed from the options.
         """
         given = by_position(self.label, self._names, given, options)
         graph, arrays = None, given
@@ -54,7 +54,7 @@ class Door:
         return graph, found + [None] * (most - len(found))
 
     def dress(self, call: Callable[..., Any]) -> None:
-        """Give the function the name, the signature and the text of the operator."""
+        """Set name, signature and docstring of the function to those of the operator."""
         call.__name__ = call.__qualname__ = self.op.name
         call.__module__ = self.module
         call.__doc__ = self.op.__doc__
@@ -69,9 +69,10 @@ def compound(
     functions: Mapping[str, Callable[..., Any]],
     check: Callable[[str, Any], Any],
 ) -> Callable[..., Any]:
-    """Several operators as one, made of their functions on the arrays of a framework.
+    """Combine the functions of several operators into the function of a compound.
 
-    Their arguments are checked here, in steps that frameworks trace, so that messages name this.
+    Arguments are checked here, in steps that frameworks can trace, so that error messages name
+    the compound.
     """
     door, declared = Door(op, framework), op.signature.inputs
     shapes = {i.name: [size.text for size in i.shape] for i in declared.values()}
@@ -104,4 +105,4 @@ def compound(
 
 
 def _no_graph(label: str, graph: Any) -> None:
-    """Compounds have none."""
+    """Accept no graph: compound operators have none."""

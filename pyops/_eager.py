@@ -1,4 +1,4 @@
-"""Functions of NumPy arrays in programs that torch.compile compiles."""
+"""Functions of NumPy arrays that torch.compile must not trace."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _REASON = (
     "it has NumPy arrays; expected pyops.torch.Graph where torch compiles, and the functions of "
     "pyops.torch"
 )
-"""What torch.compile says where it must not call anything by Python."""
+"""Reason that torch.compile reports if it may not call back into Python."""
 
 
 def eager(function: Callable[Given, Found]) -> Callable[Given, Found]:
-    """The function, which torch.compile calls as it is.
+    """Exclude a function from tracing by torch.compile, which calls it eagerly.
 
-    Otherwise Dynamo would read the NumPy code behind it as tensor code, down to calls of compiled
-    kernels that it cannot read. Torch is not imported for it.
+    Otherwise Dynamo would trace its NumPy code as tensor code, down to calls of compiled kernels
+    that it cannot trace. Does not import torch.
     """
 
     @functools.wraps(function)

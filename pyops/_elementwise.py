@@ -1,4 +1,4 @@
-"""Elementwise operators with broadcasting, made from the table of functions."""
+"""Elementwise operators with broadcasting, generated from the table of functions."""
 
 from __future__ import annotations
 
@@ -53,10 +53,11 @@ def plan_call(
     divisor: float = 1.0,
     fill: float = 0.0,
 ) -> Plan:
-    """How to call a kernel with operands of these shapes and strides, for results of these shapes.
+    """Plan a kernel call for operands and results of these shapes and strides.
 
-    Both by the names of the kernel's arguments. A result is summed (or its extreme taken) along
-    the axes of the space that its shape lacks. `outputs` are the results as the caller knows them.
+    Both are keyed by the names of the kernel's arguments. A result is summed (or its extreme
+    taken) along the axes of the iteration space that its shape lacks. `outputs` has the shapes of
+    the results that the caller sees.
     """
     arrays = ARRAYS[phase]
     wanted = sum(1 << i for i, n in enumerate(n for n in arrays if n in RESULTS) if n in results)
@@ -101,7 +102,7 @@ def plan_call(
 
 
 def _reads(function: Function, phase: str, given: int, wanted: int) -> set[str]:
-    """The operands that the results wanted depend on."""
+    """Return the operands that the requested results depend on."""
     forms = [1] if phase == "forward" else [2, 3]
     if phase == "double_backward":
         forms = [6 + given, 9 + given, 3 + given] if given else []
@@ -113,12 +114,12 @@ def _reads(function: Function, phase: str, given: int, wanted: int) -> set[str]:
 
 
 def kernel_name(name: str) -> str:
-    """What the kernels call an array; they number the inputs."""
+    """Return the kernel's name of an array; kernels number the inputs."""
     return name + "1" if name.endswith("x") else name
 
 
 class BroadcastPhase(Phase):
-    """A phase whose kernel takes arrays with any strides."""
+    """Phase whose kernel takes arrays with any strides."""
 
     def __init__(self, operator: Operator, name: str) -> None:
         super().__init__(operator.signature, operator.name, name, ROOM)
@@ -141,7 +142,7 @@ class BroadcastPhase(Phase):
         return array.shape, array.strides, array.dtype.char
 
     def _expect(self, arrays: Sequence[Any], shapes: Mapping[str, Lengths]) -> None:
-        """Refuse cotangents that have not the shapes of inputs and output."""
+        """Refuse cotangents that do not have the shapes of inputs and output."""
         for slot, array in zip(self.slots, arrays, strict=True):
             shape = shapes[slot.name.removeprefix("h")]
             if array is not None and array.shape != shape:
@@ -150,7 +151,7 @@ class BroadcastPhase(Phase):
                 )
 
     def _shapes(self, names: Collection[str], shapes: Mapping[str, Lengths]) -> list[Any]:
-        """The shapes of the outputs, None for those that are not wanted."""
+        """Return the shapes of the outputs, None for those not requested."""
         return [
             shapes["gy" if name in ("y", "dgy") else name[1:]] if name in names else None
             for name in self.outputs
@@ -158,7 +159,7 @@ class BroadcastPhase(Phase):
 
 
 class ElementwisePhase(BroadcastPhase):
-    """A phase of a function of the table."""
+    """Phase of an elementwise function of the table."""
 
     def output_shape(
         self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
@@ -200,7 +201,7 @@ class ElementwisePhase(BroadcastPhase):
 
 
 class Elementwise(Operator):
-    """An operator on arrays that broadcast, element by element, of a function of the table."""
+    """Elementwise operator with broadcasting, given by a function of the table."""
 
     room = ROOM
 
@@ -214,7 +215,7 @@ class Elementwise(Operator):
 
 
 def describe(function: Function, declaration: Callable[..., Any]) -> str:
-    """The docstring of a function of the table."""
+    """Return the docstring of a function of the table."""
     names = "x" if function.arity == 1 else "x1, x2"
     shapes = "any shape" if function.arity == 1 else "shapes that broadcast"
     text = f"{function.summary}, element by element.\n\n.. math:: y = {function.formula}\n\n"

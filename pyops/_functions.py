@@ -1,12 +1,12 @@
-"""The table of the elementwise functions, from which kernels, operators, help and tests come.
+"""Table of the elementwise functions: the source of kernels, operators, help and tests.
 
-Compilers evaluate both sides of a `merge`, also of a constant inside a function: what must neither
-divide by zero nor overflow where it is not selected has an operand that is bounded by min and max,
-or by arithmetic.
+Compilers evaluate both sides of a `merge`, also for constants inside a function. An operand on
+the side that is not selected may neither divide by zero nor overflow, so it is bounded by min and
+max, or by arithmetic.
 
 The kernels are expanded from it (fypp imports this file), so it imports nothing of pyops. Formulas
-are Fortran: of `x`, of `x` and `y`, of the number `p` that an option gives; of the value `f`, the
-slopes `d` and `b` and the quantities in `shared`.
+are Fortran expressions of `x`, or of `x` and `y`; of the number `p` that an option gives; of the
+value `f`, the first derivatives `d` and `b`, and the quantities in `shared`.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from functools import partial
 
 @dataclass(frozen=True)
 class Function:
-    """A function of one number or two, with its first and second derivatives."""
+    """A function of one or two variables, with its first and second derivatives."""
 
     name: str
     summary: str
     formula: str
     value: str
     slopes: tuple[str, ...]
-    """By x, or by x and by y."""
+    """First derivatives: by x, or by x and by y."""
     curvatures: tuple[str, ...]
-    """By x twice; or by x twice, by x and y, by y twice."""
+    """Second derivatives: by xx; or by xx, xy and yy."""
     shared: tuple[tuple[str, str], ...] = ()
     choice: str = ""
-    """What holds where the function is not smooth."""
+    """Convention at points where the function is not differentiable."""
     selects: bool = False
-    """A slope of 0 lets nothing pass, no NaN either."""
+    """If set, a derivative of 0 blocks the cotangent, NaN included."""
 
     @property
     def arity(self) -> int:
         return len(self.slopes)
 
     def steps(self, formula: str) -> list[tuple[str, str]]:
-        """The quantities that a formula needs, in the order in which they can be computed."""
+        """Return the quantities that a formula needs, in order of evaluation."""
         known = [*self.shared, ("f", self.value), *zip("db", self.slopes, strict=False)]
         needed = set(_words([formula]))
         for name, text in reversed(known):
@@ -48,22 +48,22 @@ class Function:
         return [(name, text) for name, text in known if name in needed]
 
     def variables(self, formula: str) -> list[str]:
-        """The arguments that a formula needs, directly or through its steps."""
+        """Return the arguments that a formula needs, directly or through its steps."""
         words = _words([formula, *(text for _, text in self.steps(formula))])
         return [name for name in "xyghk" if name in words]
 
     def gradient(self, which: int) -> str:
-        """The gradient by one of the inputs, for the cotangent g."""
+        """Return the gradient by one of the inputs, for the cotangent g."""
         if which >= self.arity:
             return "0"
         return self._times(which, "g")
 
     def tangent(self, given: int) -> str:
-        """The derivative along the tangents h (bit 0 of `given`) and k (bit 1)."""
+        """Return the derivative along the tangents h (bit 0 of `given`) and k (bit 1)."""
         return _sum(self._times(i, "hk"[i]) for i in range(self.arity) if given >> i & 1)
 
     def second(self, which: int, given: int) -> str:
-        """The derivative of a gradient along the tangents."""
+        """Return the derivative of a gradient along the tangents."""
         if which >= self.arity:
             return "0"
         terms = zip(self.curvatures[which:], "hk", strict=False)
@@ -89,17 +89,17 @@ def _words(texts: Iterable[str]) -> list[str]:
     return re.findall(r"\b[a-z]\w*", " ".join(texts))
 
 
-# Beyond 800 exp(-x) is 0; functions of vectors raise exceptions far beyond.
+# Beyond 800 exp(-x) is 0; vectorised math functions raise exceptions for far larger arguments.
 _E = (("e", "exp(-merge(800.0, abs(x), abs(x) > 800))"),)
 _SIGMOID = "merge(e, 1.0, x < 0)/(1 + e)"
 _BUMP = "e/((1 + e)*(1 + e))"
-# Both shares of a tie are a half; a NaN makes both NaN.
+# Each operand of a tie gets half the gradient; a NaN makes both NaN.
 _SHARE = "merge(merge(0.5, merge(1.0, 0.0, {0}), x == y), x + y, x == x .and. y == y)"
 _LARGER, _SMALLER = _SHARE.format("x > y"), _SHARE.format("x < y")
 
 
 def _power(exponent: str) -> str:
-    """A power of x; positive ones of 0 come of 0**0, as functions of vectors raise exceptions."""
+    """A power of x; positive ones of 0 are 0**0 * 0, as vectorised functions raise exceptions."""
     zero = f"x == 0 .and. {exponent} > 0"
     return f"x**merge(0.0, {exponent}, {zero})*merge(0.0, 1.0, {zero})"
 
@@ -220,7 +220,7 @@ FUNCTIONS = (
         "softplus",
         "Smooth rectifier",
         r"\log(1 + e^x)",
-        # log(1 + e) without losing what is left of e in 1 + e
+        # log(1 + e), corrected for the rounding of 1 + e
         "merge(x, 0.0, x > 0) + merge(e, log(u)*(e/max(u - 1, 1.0e-30)), u == 1)",
         (_SIGMOID,),
         (_BUMP,),
@@ -233,7 +233,7 @@ FUNCTIONS = (
         "merge(x, w, x > 0)*s",
         ("s + w*u",),
         ("u*(2 + w*(1 - 2*s))",),
-        # where e is 0, nothing is lost by a smaller x
+        # clamping x loses nothing where e is 0
         shared=(
             *_E,
             ("w", "merge(800.0, merge(-800.0, x, x < -800), x > 800)"),
@@ -273,7 +273,7 @@ FUNCTIONS = (
         ("-2*w*d",),
         shared=(("w", "merge(40.0, merge(-40.0, x, x < -40), x > 40)"),),
     ),
-    # Not public: what the reductions are made of.
+    # Not public: building blocks of the reductions.
     Function("positive", "Itself", "x", "x", ("1",), ("0",)),
     Function("share", "One of p equal parts", "x/p", "x/p", ("1/p",), ("0",)),
     Function(
@@ -295,11 +295,11 @@ FORMS: tuple[Callable[[Function], str], ...] = (
     *(partial(Function.tangent, given=g) for g in (1, 2, 3)),
     *(partial(Function.second, which=w, given=g) for w in (0, 1) for g in (1, 2, 3)),
 )
-"""What the kernels evaluate: value; gradients; tangents by what is given of h and k; seconds."""
+"""Forms that kernels evaluate: value, gradients, tangents by given h and k, second derivatives."""
 
 
 def formulas(form: int) -> Iterable[tuple[int, Function, str]]:
-    """Code, function and formula, wherever the formula is not 0."""
+    """Yield code, function and formula wherever the formula is not 0."""
     for code, function in enumerate(FUNCTIONS, start=1):
         formula = FORMS[form](function)
         if formula != "0":
@@ -307,7 +307,7 @@ def formulas(form: int) -> Iterable[tuple[int, Function, str]]:
 
 
 def scalars(form: int) -> list[str]:
-    """All quantities that the loops of a form need."""
+    """Return all quantities that the loops of a form need."""
     names: set[str] = set()
     for _, function, formula in formulas(form):
         names.update(function.variables(formula), dict(function.steps(formula)))
@@ -315,5 +315,5 @@ def scalars(form: int) -> list[str]:
 
 
 def fortran(formula: str) -> str:
-    """The formula with constants of the working precision."""
+    """Return the formula with constants of the working precision."""
     return re.sub(r"\d+\.\d+(e-?\d+)?", r"\g<0>_wp", formula)

@@ -1,4 +1,4 @@
-"""Checks and packing of index arrays, the only place where anything counts from 1."""
+"""Checks and packing of index arrays: the only conversion between 0-based and 1-based indices."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 Indices: TypeAlias = npt.NDArray[np.integer[Any]]
 LARGEST = 2**31 - 2
-"""Most nodes of one kind: their ids are int32 in the kernels and count from 1."""
+"""Largest number of nodes of one kind: kernels have 1-based int32 node indices."""
 MOST_EDGES = 2**40
-"""Most rows of edge arrays, far beyond any memory."""
+"""Largest number of rows of edge arrays, far beyond any memory."""
 
 
 def pack_rows(row: Indices, rows: int) -> tuple[Indices, Indices]:
-    """The entries of each row, in their order, and where each row begins."""
+    """Return the entries of each row, in their order, and the row offsets (counting sort)."""
     if rows == 1:
         order = np.arange(1, len(row) + 1, dtype=np.int64)
         offsets = np.array([1, len(row) + 1], np.int64)
@@ -43,7 +43,7 @@ def pack_rows(row: Indices, rows: int) -> tuple[Indices, Indices]:
 
 
 def take_ends(order: Indices, ends: Indices, size: int) -> Indices:
-    """The ends, one of so many nodes each, of entries in their order along the rows, from 1."""
+    """Gather the node at one end of each entry in row order, 1-based, of `size` nodes."""
     if size == 1:
         nodes = np.ones(len(ends), np.int32)
     else:
@@ -54,7 +54,7 @@ def take_ends(order: Indices, ends: Indices, size: int) -> Indices:
 
 
 def check_indices(label: str, values: npt.ArrayLike) -> Indices:
-    """A copy, which nobody changes between the checks and the use of it."""
+    """Return a copy of index values, which the caller cannot change after the checks."""
     array = check_integers(label, values)
     if array.ndim != 1:
         raise ValueError(f"{label}: expected one dimension, got shape {array.shape}")
@@ -62,7 +62,7 @@ def check_indices(label: str, values: npt.ArrayLike) -> Indices:
 
 
 def check_integers(label: str, values: npt.ArrayLike) -> Indices:
-    """A copy of integers in an array of any shape, in native byte order."""
+    """Return a copy of an integer array of any shape, in native byte order."""
     if on_device(values):
         from .cuda._device import platform
 
@@ -83,7 +83,7 @@ def check_integers(label: str, values: npt.ArrayLike) -> Indices:
         raise OverflowError(f"{label}: expected indices that fit int64, got larger ones") from None
     except _MaskedElementError:
         masked = True
-    except Exception as error:  # whatever a strange type raises
+    except Exception as error:  # arbitrary types may raise anything
         raise TypeError(f"{label}: expected int32 or int64, got {_got(values, error)}") from None
     if masked:
         raise TypeError(
@@ -97,15 +97,15 @@ def check_integers(label: str, values: npt.ArrayLike) -> Indices:
 
 
 class _NoIntegerError(TypeError):
-    """An element that NumPy would truncate; its text is the type."""
+    """Raised for an element that NumPy would truncate; its text is the type."""
 
 
 class _MaskedElementError(TypeError):
-    """An element that is masked."""
+    """Raised for a masked element."""
 
 
 def _got(values: Any, error: Exception) -> str:
-    """What was given in place of indices, and why it cannot be read."""
+    """Describe a value given in place of indices, and why it cannot be read."""
     device, layout = (str(getattr(values, name, "")) for name in ("device", "layout"))
     got = kind_of(values) if values is None else type(values).__name__
     if isinstance(error, _NoIntegerError) and np.ndim(values):
@@ -122,7 +122,7 @@ def _got(values: Any, error: Exception) -> str:
 
 
 def _is_array(values: Any) -> bool:
-    """Whether NumPy reads the values as an array, not as a sequence of elements."""
+    """Return whether NumPy reads the values as an array, not as a sequence of elements."""
     if any(hasattr(values, f"__{name}__") for name in _PROTOCOLS):
         return True
     try:
@@ -136,7 +136,7 @@ _PROTOCOLS = "array", "array_interface", "array_struct"
 
 
 def _look_at_elements(values: Any, ndim: int) -> None:
-    """Refuse flags and masked elements, which NumPy takes for integers among these."""
+    """Refuse booleans and masked elements, which NumPy would convert to integers."""
     if isinstance(values, np.ma.MaskedArray):
         raise _MaskedElementError
     if ndim == 0 or _is_array(values):
@@ -160,7 +160,7 @@ def _from_objects(array: npt.NDArray[Any]) -> Indices:
 
 
 def _integer(value: Any) -> int:
-    """An element of an array of objects, if it is an integer as Python understands it."""
+    """Return an element of an object array if it is an integer by Python's rules."""
     if not isinstance(value, (int, np.integer)) and hasattr(value, "__array__"):
         _look_at_elements(value, 0)
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
@@ -207,7 +207,7 @@ def check_bounds(label: str, indices: Indices, size: int, size_name: str, least:
 
 
 def check_wanted(label: str, option: Indexed, rows: Any, wanted: bool) -> None:
-    """Refuse row numbers without the choice that takes them, and that choice without them."""
+    """Refuse row numbers unless the option has the choice that uses them, and vice versa."""
     if wanted and rows is None:
         raise TypeError(
             f"{label}: expected row numbers with {option.option}={option.choice!r}, got None"
@@ -226,7 +226,10 @@ def check_rows(
     length: int,
     ends: tuple[Indices, Indices, Indices | None] | None,
 ) -> Indices:
-    """The row numbers of an option, -1 for no row; without the ends of edges pairs may be any."""
+    """Return the checked row numbers of an option, -1 for none.
+
+    If the end nodes of the edges are not given, any pairing is accepted.
+    """
     checked = check_indices(label, rows)
     check_length(label, option, len(checked), length)
     check_bounds(label, checked, length, option.length, least=-1)
@@ -243,7 +246,7 @@ def check_length(label: str, option: Indexed, found: int, length: int) -> None:
 def check_turned(
     label: str, reverse: Indices, src: Indices, dst: Indices, ids: Indices | None
 ) -> None:
-    """Whether every edge that has a reverse is the reverse of that, between the same nodes."""
+    """Check that each edge with a reverse is the reverse of it, between the same nodes."""
     edges = np.flatnonzero(reverse >= 0)
     back = reverse[reverse[edges]]
     wrong = back != edges
@@ -269,7 +272,7 @@ def check_turned(
 
 
 def frozen(array: Indices, dtype: type[np.integer[Any]]) -> Indices:
-    """A contiguous copy that cannot be made writeable; the array itself where it is one."""
+    """Return a contiguous read-only copy; the array itself if it is one."""
     if isinstance(array.base, bytes) and array.dtype == dtype and array.flags.c_contiguous:
         return array
     return np.frombuffer(np.ascontiguousarray(array, dtype).tobytes(), dtype)

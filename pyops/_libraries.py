@@ -1,4 +1,4 @@
-"""The libraries whose arrays plain code of arrays takes: NumPy, PyTorch, JAX and CuPy."""
+"""Array libraries that the pure-Python array code supports: NumPy, PyTorch, JAX and CuPy."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ._eager import eager
 
 
 class Library(NamedTuple):
-    """What differs between the libraries."""
+    """Functions in which the libraries differ."""
 
     check: Callable[[str, Any], Any]
-    """The argument in native byte order, if it is an array of a supported precision."""
+    """Returns the argument in native byte order if it is an array of a supported precision."""
     concatenate: Callable[[Sequence[Any]], Any]
-    """A new array of these, along their first axis."""
+    """Concatenates arrays along their first axis."""
 
 
 NUMPY = Library(eager(lambda label, array: plain(check_array(label, array))), np.concatenate)
 
 
 def library_of(array: Any) -> Library:
-    """That of an array; NumPy, which refuses it, for what is none."""
+    """Return the library of an array; NumPy, which refuses it, for anything else."""
     if hasattr(array, "__torch_function__"):
         import torch
 
@@ -47,7 +47,7 @@ def library_of(array: Any) -> Library:
 
 
 def check_parts(caller: str, parts: Mapping[str, Any]) -> tuple[Library, dict[str, Any]]:
-    """Arrays of one library and one precision, those of the first."""
+    """Check that arrays are of one library and one precision, those of the first."""
     first = next(iter(parts))
     library, found = library_of(parts[first]), {}
     for name, part in parts.items():
@@ -58,5 +58,5 @@ def check_parts(caller: str, parts: Mapping[str, Any]) -> tuple[Library, dict[st
 
 
 def split(vector: Any, *places: int) -> list[Any]:
-    """The parts of a vector between the places, views where the library has them."""
+    """Split a vector at the given positions, as views where the library has them."""
     return [vector[start:stop] for start, stop in itertools.pairwise((0, *places, len(vector)))]

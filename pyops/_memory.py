@@ -1,8 +1,8 @@
-"""The memory of large results: huge pages, which the next result gets when one is gone.
+"""Memory of large results: huge pages, reused for the next result when one is freed.
 
-Results are new with every call. Left to the C library, the large ones come from a heap that is
-trimmed whenever they are gone together: all pages are new with the next call, those of the kernels'
-scratch too, and to get 512 small pages takes ten times as long as to get a huge one.
+Every call allocates new results. The C library would trim its heap whenever large results are
+freed together. The next call would then fault in all pages of results and kernel scratch again,
+512 small pages for each huge one.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ PAGE = 2**21
 
 
 class Pages:
-    """Memory that begins with a huge page; NumPy takes it for that of an array.
+    """Huge-page aligned memory that NumPy wraps as an array.
 
-    It has no finalizer: an exception of a signal's handler, as of Ctrl-C, would be lost there.
+    It has no finalizer: an exception raised by a signal handler, as for Ctrl-C, would be lost
+    there.
     """
 
     lent: ClassVar[list[tuple[weakref.ref[Pages], int, mmap.mmap]]] = []
-    """Memory that stays when what it was given to is gone, the latest last, with its pages."""
+    """Memory kept for reuse: its last owner, number of pages and mapping; the newest last."""
 
     most = 32
-    """Pages that may stay: 64 MB, as the C library keeps at most."""
+    """Number of huge pages kept: 64 MB, the upper limit that the C library uses itself."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]):
         size = math.prod(shape) * dtype.itemsize
@@ -47,14 +48,14 @@ class Pages:
             return
         self.lent.append((weakref.ref(self), count, self.memory))
         while sum(count for _, count, _ in self.lent[:]) > self.most:
-            with suppress(IndexError):  # another thread did
+            with suppress(IndexError):  # another thread removed it
                 self.lent.pop(0)
 
     def _again(self, count: int) -> tuple[int, mmap.mmap] | None:
         for entry in self.lent[::-1]:
             owner, pages, memory = entry
             if count <= pages <= count * 9 // 8 and owner() is None:
-                with suppress(ValueError):  # another thread was faster
+                with suppress(ValueError):  # another thread took it
                     self.lent.remove(entry)
                     return pages, memory
         return None
@@ -63,7 +64,7 @@ class Pages:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         memory = mmap.mmap(-1, (count + 1) * PAGE, flags)
         start = -_address(memory) % PAGE
-        large = (size + PAGE // 2) // PAGE  # the last if it is filled by half
+        large = (size + PAGE // 2) // PAGE  # the last page counts if at least half is used
         memory.madvise(mmap.MADV_HUGEPAGE, start, large * PAGE)
         return memory
 
@@ -76,10 +77,10 @@ def _address(memory: mmap.mmap) -> int:
 
 
 def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """numpy.empty, in Pages where the system has such and the array is as large as one."""
+    """Allocate as numpy.empty; results of at least one huge page use `Pages` where available."""
     if math.prod(shape) * dtype.itemsize >= PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
         try:
             return np.asarray(Pages(shape, dtype))
-        except (OSError, OverflowError):  # no room, no more mappings, or no huge pages
+        except (OSError, OverflowError):  # no memory, no more mappings, or no huge pages
             pass
     return np.empty(shape, dtype)

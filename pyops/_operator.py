@@ -1,4 +1,4 @@
-"""An operator: a declared signature in front of compiled kernels, and the only door to them."""
+"""Operators: a declared signature over compiled kernels, the only way to call these."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .graph import Graph
 
 _PLAIN = np.ndarray, Graph, type(None)
 OPERATORS: dict[str, Operator] = {}
-"""The operator table, filled by the declarations."""
+"""Operator table, filled by the declarations."""
 
 
 class Operator:
     """A differentiable function of arrays, and of a graph where it has one.
 
     Made from a function without a body: its signature declares inputs, shapes and options, its
-    docstring the formula. What else there is to say of sizes is said by keywords, see `Signature`.
+    docstring the formula. Keywords state further properties of sizes, see `Signature`.
     """
 
     table: ClassVar[dict[str, Any]] = OPERATORS
@@ -55,7 +55,7 @@ class Operator:
 
     @property
     def room(self) -> str:
-        """The name under which its kernels, its declaration and its reference are filed."""
+        """The name under which kernels, declaration and test reference are filed."""
         return self.name
 
     def _make_phase(self, name: str) -> Phase:
@@ -63,7 +63,7 @@ class Operator:
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """What the operator can do: forward and its derivatives."""
+        """Phases of the operator: forward and its derivatives."""
         return tuple(self._phases)
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class Operator:
     def __call__(
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
     ) -> Any:
-        """The value y; with ``return_attention=True``, where the operator has it, also alpha."""
+        """Return y; with ``return_attention=True``, where the operator has it, also alpha."""
         y, _ = self._value(self._phases["forward"], inputs, out, accumulate, options)
         return y
 
@@ -88,7 +88,7 @@ class Operator:
         accumulate: bool,
         options: dict[str, Any],
     ) -> tuple[Any, tuple[Any, ...]]:
-        """What the call returns, and what forward keeps."""
+        """Return the results of a call, and the intermediates that forward stores."""
         inputs = phase.arguments(inputs, options)
         wants_attention = self.pop_attention(options)
         outs = None if out is None else (out, *[None] * (len(phase.outputs) - 1))
@@ -103,21 +103,21 @@ class Operator:
         wanted: Collection[str] | None = None,
         saved: tuple[Array, ...] | None = None,
     ) -> tuple[Array | None, ...]:
-        """The results of a phase, or alpha: what the doors to frameworks call."""
+        """Return the results of a phase, or alpha; called by the framework front ends."""
         if phase == "attention":
             return (self.attention(*given, **options),)
         which, kept = self._with_saved(phase, saved)
         return which.run((*given, *kept), options, wanted)
 
     def pop_attention(self, options: dict[str, Any]) -> bool:
-        """Whether alpha is asked for; taken from the options of operators that have it."""
+        """Remove and return the ``return_attention`` option of operators that have it."""
         asked = False if self._attention is None else options.pop("return_attention", False)
         if not isinstance(asked, (bool, np.bool_)):
             raise TypeError(f"{self.name}: return_attention: expected True or False, got {asked!r}")
         return bool(asked)
 
     def attention(self, *inputs: Any, out: Array | None = None, **options: Any) -> Array:
-        """alpha of every entry, in the order of the graph, for operators that have it."""
+        """Return alpha of every entry, in the order of the graph, for operators that have it."""
         assert self._attention is not None
         inputs = self._attention.arguments(inputs, options)
         (along_rows,) = self._attention.run(inputs, options)
@@ -131,7 +131,7 @@ class Operator:
     def forward(
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
     ) -> tuple[Any, tuple[Array, ...]]:
-        """What the call returns, and what the derivatives of the same inputs can use again."""
+        """Return the result of the call, and intermediates for derivatives of the same inputs."""
         inputs = self.arguments(inputs, options)
         if not self._keeping or any(type(a) not in _PLAIN and on_device(a) for a in inputs):
             return self(*inputs, out=out, accumulate=accumulate, **options), ()
@@ -148,24 +148,24 @@ class Operator:
         per_sample: bool = False,
         **options: Any,
     ) -> tuple[Array | None, ...]:
-        """The gradients of <gy, y>, one for each array input.
+        """Return the gradients of <gy, y>, one for each array input.
 
         Parameters
         ----------
         *inputs_and_gy
             The inputs as in the call, then the cotangent of y; by position or by name.
         saved : optional
-            What `forward` returned beside y for the same inputs, which is not checked; worked out
-            again if not given.
+            Intermediates that `forward` returned with y for the same inputs, which is not checked.
+            Passing them skips recomputation and changes no bit of the results.
         wanted : collection of str, optional
-            Names of the inputs whose gradients are computed; None comes back for the others.
+            Names of the inputs whose gradients are computed; the others are None.
         out : sequence of arrays or None, optional
-            Arrays to write the gradients to, one for each, None for those to be made.
+            Arrays to write the gradients to, one for each; None allocates one.
         accumulate : bool
             Add to the arrays of `out` instead of overwriting them.
         per_sample : bool
-            Leave the gradients by a basis apart, one packed block for each sample. Only operators
-            of samples that share a basis have it.
+            Return the gradients by a basis for each sample, one packed block each, not summed. Only
+            operators whose samples share a basis have it.
         """
         phase, kept = self._with_saved("backward", saved)
         if per_sample is not False and self._check_per_sample(per_sample):
@@ -184,7 +184,7 @@ class Operator:
         accumulate: bool = False,
         **options: Any,
     ) -> tuple[Array | None, ...]:
-        """The gradients of sum <h, gradient> over all first-order gradients.
+        """Return the gradients of sum <h, gradient> over all first-order gradients.
 
         The arguments are the inputs, gy, and one cotangent h for each input, None for zero, by
         position or by name ("h" and the name of the input). The result has one array for each
@@ -203,9 +203,9 @@ class Operator:
         accumulate: bool = False,
         **options: Any,
     ) -> Array:
-        """The derivative of y in the direction of the tangents, one for each input or None.
+        """Return the derivative of y in the direction of the tangents, one for each input or None.
 
-        By name a tangent is "t" and the name of the input.
+        The name of a tangent is "t" followed by the name of the input.
         """
         phase, kept = self._with_saved("jvp", saved)
         outs = None if out is None else (*(None for _ in self.signature.inputs), out)
@@ -221,28 +221,28 @@ class Operator:
         options: Mapping[str, Any],
         attention: bool = False,
     ) -> tuple[int, ...]:
-        """The shape of y, or of alpha, for inputs of which only the shapes are known."""
+        """Return the shape of y, or of alpha, from the shapes of the inputs."""
         phase = self._attention if attention else self._phases["forward"]
         assert phase is not None
         return phase.output_shape(sizes, arrays, options)
 
     def arguments(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
-        """The inputs by position; those given by name are taken out of the options."""
+        """Return the inputs by position; those given by name are removed from the options."""
         return self._phases["forward"].arguments(given, options)
 
     def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """All options but row numbers, as values of Python's own types."""
+        """Return all options except row numbers, converted to Python types."""
         return self._phases["forward"].checked(options)
 
     def _usage(self) -> str:
-        """The signature, one parameter a line."""
+        """Return the signature, one parameter a line."""
         lines = [f"    {parameter},\n" for parameter in self.__signature__.parameters.values()]
         if self.signature.options:
             lines.insert(len(self.signature.positional), "    *,\n")
         return f"{self.name}(\n{''.join(lines)}) -> {self.__signature__.return_annotation!r}"
 
     def _derivatives(self) -> str:
-        """The derivatives, as the docstring lists them."""
+        """Describe the derivatives for the docstring."""
         inputs = self.signature.inputs
         names = ", ".join(self.signature.positional)
         y, gy, dgy, dy = (
@@ -268,7 +268,7 @@ class Operator:
         return bool(per_sample)
 
     def _with_saved(self, name: str, saved: object) -> tuple[Phase, tuple[Any, ...]]:
-        """The phase that takes what is saved, and this."""
+        """Return the phase that takes stored intermediates, and these."""
         if saved is None or (isinstance(saved, tuple) and not saved):
             return self._phases[name], ()
         if self._keeping and isinstance(saved, tuple) and list(map(type, saved)) == [np.ndarray]:

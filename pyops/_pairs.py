@@ -1,4 +1,4 @@
-"""Pairs of near points, by a cell list in time linear in points and pairs."""
+"""Pairs of points within a cutoff, by a cell list in time linear in points and pairs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ._arrays import Array
 from ._indices import Indices
 
 _FINE = 8
-"""Bins within a cutoff along the last axis; there is one along each of the others."""
+"""Bins within a cutoff along the last axis; along the other axes a bin is one cutoff wide."""
 _POINTS, _CANDIDATES = 4096, 2**15
-"""Points, and pairs to try, at a time: these fit the second cache."""
+"""Points, and candidate pairs, of a block; these fit in L2."""
 _ALL = [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)]
 
 
 def close_pairs(
     points: Array, others: Array, cutoff: float, owner: Any = 0, of_others: Any = 0
 ) -> tuple[Indices, Indices]:
-    """Pairs of points and others, [n, 3] and [m, 3], nearer than a cutoff up to rounding.
+    """Return the pairs of points [n, 3] and others [m, 3] within a cutoff, up to rounding.
 
-    Only those of equal owners, whole numbers from 0 on, are pairs.
+    Points pair only with others of an equal owner, a non-negative integer.
     """
     n = len(points)
     both = np.concatenate([points, others])
@@ -35,7 +35,7 @@ def close_pairs(
 
 
 def close_pairs_within(points: Array, cutoff: float, owner: Any = 0) -> tuple[Indices, Indices]:
-    """The same among points alone, in one direction of the two."""
+    """Return the pairs among points alone, each in one direction only."""
     owner = np.broadcast_to(owner, len(points))
     columns, across, keys, along = _bins(points, owner, cutoff)
     order = np.argsort(keys, kind="stable")
@@ -43,20 +43,20 @@ def close_pairs_within(points: Array, cutoff: float, owner: Any = 0) -> tuple[In
 
 
 def _bins(x: Array, owner: Indices, cutoff: float) -> tuple[Any, int, Any, int]:
-    """Occupied columns of bins, how many lie side by side, and the bin of each point in its column.
+    """Return the occupied columns of bins, the row stride of columns, and the bin of each point.
 
-    Column c has the bins from c * along on.
+    Also returns the column length: column c has the bins from c * length on.
     """
     if len(x) == 0:
         return np.zeros(0, np.int64), 1, np.zeros(0, np.int64), 1
     origin = x.min(0)
     extent = x.max(0) - origin
-    width = cutoff * (1 + 1e-9) + 1e-15 * extent.max()  # the slack is beyond the rounding of bins
+    width = cutoff * (1 + 1e-9) + 1e-15 * extent.max()  # the slack exceeds the rounding of bins
     graph = np.unique(owner, return_inverse=True)[1] if np.ptp(owner) else 0
     sizes = width, width, width / _FINE
     bins = [np.floor((x[:, d] - origin[d]) / sizes[d]) for d in range(3)]
     across, up, along = (_close_up(b, r) for b, r in zip(bins, (1, 1, _FINE), strict=True))
-    # Bins in numbers of the points, however far apart they are: no number below overflows.
+    # Bins are compacted to the range of the points, so that no index below overflows.
     across = _close_up(graph * (across.max() + 2) + across, 1)
     rows = int(up.max()) + 2
     columns, column = np.unique(across * rows + up, return_inverse=True)
@@ -65,7 +65,7 @@ def _bins(x: Array, owner: Indices, cutoff: float) -> tuple[Any, int, Any, int]:
 
 
 def _close_up(bins: Any, reach: int) -> Any:
-    """Bins numbered from 1 on: those within reach stay so far apart, wider gaps become narrow."""
+    """Renumber bins from 1: distances up to `reach` are kept, larger gaps shrink to reach + 1."""
     known, place = np.unique(bins, return_inverse=True)
     steps = np.minimum(np.diff(known), reach + 1).astype(np.int64)
     return (1 + np.concatenate([[0], np.cumsum(steps)]))[place]
@@ -81,9 +81,9 @@ def _search(
     cutoff: float,
     directions: list[tuple[int, int]],
 ) -> tuple[Any, Any]:
-    """Pairs of a point of the first order and one of the second that are near enough.
+    """Return the pairs of a point of the first order and one of the second within the cutoff.
 
-    Where both orders are the same a point has only those after it in its own column.
+    If both orders are the same, a point pairs only with later points of its own column.
     """
     order, other = orders
     small = np.int32 if len(x) < 2**31 else np.int64
@@ -122,7 +122,7 @@ def _search(
 
 
 def _parts(first: Indices, counts: Indices, small: Any) -> Iterator[tuple[slice, Any]]:
-    """The numbers of all ranges, some ranges at a time."""
+    """Yield the indices of all ranges, a block of ranges at a time."""
     ends = np.cumsum(counts)
     total = int(ends[-1])
     cuts = np.searchsorted(ends, np.arange(_CANDIDATES, total, _CANDIDATES))

@@ -1,4 +1,4 @@
-"""A gradient of the Fortran face from plain arrays, checked."""
+"""Single gradients of the Fortran interface from plain arrays, with checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = 10
 
 @functools.cache
 def words_of(op: str) -> list[str]:
-    """The sizes and choices that `indices` has, behind adj_ia if there is a graph."""
+    """Return the sizes and choices in `indices`, which follow adj_ia if there is a graph."""
     letters = getattr(_kernels.pyops_partials, f"{op}_indices")()
     return bytes(letters.tolist()).decode().split()
 
@@ -41,7 +41,7 @@ def _integers(label: str, values: Any, ndim: int) -> Any:
 
 
 def _rows_and_columns(array: Array) -> tuple[int, int]:
-    """The shape that Fortran sees."""
+    """Return the shape in Fortran order."""
     rows = int(np.prod(array.shape[1:])) if array.ndim > 1 else len(array)
     return rows, len(array) if array.ndim > 1 else 1
 
@@ -106,7 +106,7 @@ class Partial:
     def _checked(
         self, name: str, array: object, declared: Input | None, like: Array | None = None
     ) -> Array:
-        """An array of the kind that is declared and of the type of another."""
+        """Check that an array has the declared rank and the dtype of another."""
         label = f"{self.called}: {name}"
         found = plain(check_array(label, array))
         if like is not None and found.dtype.char != like.dtype.char:
@@ -121,7 +121,7 @@ class Partial:
     def _check(
         self, upstream: Array, arrays: Sequence[Array | None], indices: Any, pairs: Any
     ) -> None:
-        """Refuse shapes and indices that do not fit together."""
+        """Refuse inconsistent shapes and indices."""
         words = words_of(self.op.name)
         options = {w: self.declared.options[w] for w in words if w in self.declared.options}
         choices = [w for w, o in options.items() if not o.is_size]
@@ -169,7 +169,7 @@ class Partial:
         return max(0, rest - 1)
 
     def _choice(self, word: str, number: int) -> object:
-        """What a number in `indices` stands for."""
+        """Return the choice that a number in `indices` stands for."""
         option = self.declared.options[word]
         ours = {i.choice for i in self.declared.indexed.values() if i.option == word}
         low, high = (0, 1) if option.kind is bool else (1, len({*option.choices} - ours))
@@ -183,7 +183,7 @@ class Partial:
     def _default_sizes(
         self, arrays: Sequence[Array | None], pairs: Any, known: dict[str, int]
     ) -> None:
-        """Nodes and edges that no operand has, as Fortran takes them."""
+        """Set the numbers of nodes and edges that no operand determines, as Fortran does."""
         held = {
             size.text
             for i, a in zip(self.inputs, arrays, strict=True)

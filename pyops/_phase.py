@@ -1,4 +1,4 @@
-"""One phase of an operator: from the arguments of a call to its compiled kernel and back."""
+"""Phases of an operator: from the arguments of a call to the compiled kernel and its results."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _MOST_PLANS = 1000
 
 
 def compiled(room: str, phase: str) -> dict[str, Kernel]:
-    """The compiled variants of a phase."""
+    """Return the compiled variants of a phase, by precision."""
     return {
         v: getattr(getattr(_kernels, f"pyops_{room}_{v}"), f"{room}_{phase}") for v in ("r4", "r8")
     }
 
 
 class Phase:
-    """forward, backward, double_backward, or jvp, which is a part of the third.
+    """forward, backward, double_backward, or jvp, which uses the kernel of double_backward.
 
-    `special` makes it another procedure with the arguments of the phase: by_sample is backward
-    without the sum over the samples, attention the weights of forward. `keeping` makes it one that
-    gives, or takes last, what forward keeps.
+    `special` selects another procedure with the arguments of the phase: by_sample is backward
+    without the sum over the samples, attention returns the weights of forward. `keeping` selects
+    the procedure that returns, or takes as its last argument, the intermediates of forward.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Phase:
         self._names = *graph, *(s.label for s in taken)
 
         self.outputs: dict[str, Shape] = dict(results)
-        """The outputs by the names that the kernel gives them."""
+        """Outputs by their names in the kernel."""
         if name != "forward":
             tag = "d" if second else "g"
             self.outputs = {tag + i.name: i.shape for i in inputs}
@@ -106,18 +106,18 @@ class Phase:
         return compiled(self.room, self.kernel)
 
     def arguments(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
-        """The arguments by position; those given by name are taken out of the options."""
+        """Return the arguments by position; those given by name are removed from the options."""
         if options.keys().isdisjoint(self._names):
             return given
         return by_position(self.caller, self._names, given, options, self._needed, self._one_of)
 
     @property
     def parts(self) -> tuple[Phase, ...]:
-        """The phases whose kernels are run for this one."""
+        """The phases whose kernels this one runs."""
         return (self,)
 
     def shares(self, values: dict[str, Any]) -> Iterator[tuple[Phase, dict[str, Any]]]:
-        """What each of these takes, by name, of all that this one has."""
+        """Yield each of these phases with its arguments by name, out of those of this one."""
         yield self, values
 
     def run(
@@ -128,7 +128,7 @@ class Phase:
         out: Sequence[Array | None] | None = None,
         accumulate: bool = False,
     ) -> tuple[Array | None, ...]:
-        """Check a call, run its kernel, return its outputs."""
+        """Check a call, run its kernel and return its outputs."""
         given = self._readable(given)
         rows: dict[str, Any] = {}
         if self.signature.indexed:
@@ -172,13 +172,13 @@ class Phase:
         return tuple(buffers) if out is None else hand_over(buffers, out)
 
     def _on_device(self, given: Sequence[Any], *rest: Any) -> tuple[Any, ...]:
-        """A call with arrays on a CUDA device."""
+        """Run a call with arrays on a CUDA device."""
         from .cuda._door import run
 
         return run(self, given, *rest)
 
     def _rows(self, name: str, rows: Any, length: int | None, graph: Graph) -> Indices:
-        """The row numbers of an option as the kernel takes them, counted from 1; 0 for no row."""
+        """Return the row numbers of an option, 1-based; 0 for none."""
         option = self.signature.indexed[name]
         label = f"{self.caller}: {name}"
         check_wanted(label, option, rows, length is not None)
@@ -189,11 +189,11 @@ class Phase:
         return counted
 
     def _readable(self, given: Sequence[Any]) -> Sequence[Any]:
-        """The arguments with arrays whose layout the kernel can take, or will be given."""
+        """Return the arguments, with arrays in layouts that the kernel takes or that are copied."""
         return given
 
     def _inputs(self, given: Sequence[Any]) -> list[Array]:
-        """The arrays as the kernel takes them."""
+        """Return the arrays as the kernel takes them."""
         arrays = given[1:] if self.signature.has_graph else given
         return [plain(array).T for array in arrays if array is not None]
 
@@ -201,18 +201,18 @@ class Phase:
         return [buffer.T for buffer in buffers if buffer is not None]
 
     def _kind(self, array: Array) -> tuple[Any, ...]:
-        """What a plan depends on."""
+        """Return the properties of an array that a plan depends on."""
         return array.shape, array.dtype.char
 
     @property
     def arrays(self) -> list[str]:
-        """All that its kernel may read or write, by name."""
+        """Names of all arrays that the kernel may read or write."""
         return [*(slot.name for slot in self.slots), *self.outputs]
 
     def output_shape(
         self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
     ) -> tuple[int, ...]:
-        """The shape of the first output, for arrays of which only the shapes are known."""
+        """Return the shape of the first output from the shapes of the inputs."""
         return solved_shapes(
             self.signature,
             self.caller,
@@ -226,12 +226,12 @@ class Phase:
     def _plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
     ) -> Plan | None:
-        """The plan of a call, remembered by everything it depends on; None if its arrays are on a
-        CUDA device."""
+        """Return the plan of a call, cached by everything it depends on; None if its arrays are on
+        a CUDA device."""
         key = self._key(given, options, wanted)
         try:
             plan = self._plans.get(key)
-        except TypeError:  # an argument that is not hashable is a mistake
+        except TypeError:  # an unhashable argument, refused below
             key, plan = None, None
         if plan is None:
             if key is None and any(map(on_device, given)):
@@ -247,7 +247,7 @@ class Phase:
     def _key(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
     ) -> tuple[Any, ...] | None:
-        """What the plan of a call depends on; None if it has arguments of strange types."""
+        """Return the cache key of the plan; None if an argument has an unexpected type."""
         kinds: list[Any] = []
         for argument in given:
             if type(argument) is np.ndarray:
@@ -284,7 +284,7 @@ class Phase:
         )
 
     def _split(self, given: Sequence[Any]) -> tuple[Graph | None, list[Any]]:
-        """The graph, and one array or None for each slot."""
+        """Return the graph, and one array or None for each slot."""
         rest, graph = list(given), None
         kept = [rest.pop()] if self.takes_kept else []
         if self.signature.has_graph and rest:
@@ -309,7 +309,7 @@ class Phase:
         return graph, [*arrays, *kept]
 
     def _complete(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """All options in the declared order, defaults included."""
+        """Return all options in the declared order, defaults included."""
         self._refuse_unknown(options)
         declared = self.signature.options
         for name, option in declared.items():
@@ -327,11 +327,11 @@ class Phase:
             )
 
     def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """All options, as values of Python's own types."""
+        """Return all options, converted to Python types."""
         return check_options(self.caller, self.signature.options, self._complete(options))
 
     def _wants(self, wanted: Collection[str] | None, arrays: Sequence[Any]) -> tuple[str, ...]:
-        """The outputs to compute; by default all that have an input."""
+        """Return the outputs to compute; by default those of all inputs given."""
         if self.name == "forward":
             return tuple(self.outputs)
         if self.name == "jvp":

@@ -1,4 +1,4 @@
-"""A checked call: everything that follows from shapes and options alone, worked out once."""
+"""Plans: everything about a call that follows from shapes and options, computed once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|(id|in|out)_entries|id_of
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for an array in a call; the kernel knows it by name, the caller by label."""
+    """Array parameter of a call: `name` in the kernel, `label` in messages."""
 
     name: str
     label: str
@@ -31,37 +31,37 @@ class Slot:
 
     @property
     def shape(self) -> Shape:
-        """The form that is taken, the first where none has been chosen."""
+        """The selected form; the first if none has been selected."""
         return self.forms[0]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to call one compiled variant with arrays of certain shapes."""
+    """Plan to call one compiled variant with arrays of certain shapes."""
 
     kernel: Kernel
     dtype: np.dtype[Any]
     constants: tuple[Any, ...]
-    """Sizes, choices, bits, and stand-ins for the arrays that are not given or not wanted."""
+    """Sizes, choices, bit masks, and placeholders for arrays not given or not requested."""
     indices: tuple[str, ...]
-    """The index arrays to take from the graph."""
+    """Index arrays to take from the graph."""
     zeros: tuple[tuple[int, ...], ...]
-    """The shapes of cotangents gy to make, where none are given and the kernel reads them."""
+    """Shapes of zero cotangents gy, to allocate where none are given and the kernel reads them."""
     outputs: tuple[tuple[int, ...] | None, ...]
-    """The shapes of the outputs that are wanted."""
+    """Shapes of the requested outputs."""
     order: Callable[[Sequence[Any]], tuple[Any, ...]]
-    """Brings constants, threads, accumulate, indices, row numbers, inputs, zeros, outputs into the
-    order of the kernel's arguments."""
+    """Orders constants, threads, accumulate, indices, row numbers, inputs, zeros and outputs as
+    the kernel's arguments."""
     names: tuple[str, ...]
-    """What all these are called."""
+    """Names of these values, in the order before `order`."""
     fill: float | None = None
-    """What the outputs are where there are no elements to compute them from."""
+    """Value of the outputs if there are no elements to compute them from."""
     flat: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-    """Which of the inputs given, and of the outputs made, the kernel takes as one axis."""
+    """Positions of the inputs given, and of the outputs allocated, that the kernel takes as 1-d."""
     indexed: Mapping[str, int | None] = field(default_factory=dict)
-    """The length of the options that are row numbers, None where they are not wanted."""
+    """Length of each option that is row numbers, None if not used."""
     read: tuple[str, ...] = ()
-    """The index arrays, with "" for those that the kernel will not read."""
+    """Index arrays, with "" for those that the kernel does not read."""
 
 
 def make_plan(
@@ -75,7 +75,7 @@ def make_plan(
     outputs: Mapping[str, Shape],
     wanted: Collection[str],
 ) -> Plan:
-    """Check a call, find the compiled variant for it, and lay out its arguments."""
+    """Check a call, select the compiled variant and lay out its arguments."""
     codes, known, numbers = _codes(signature.options, options)
     if graph is not None:
         known.update(graph._sizes()._asdict())
@@ -142,7 +142,7 @@ def solved_shapes(
     options: Mapping[str, Any],
     outputs: Mapping[str, Shape],
 ) -> dict[str, tuple[int, ...]]:
-    """The shapes of the outputs, for arrays that have shapes but perhaps no elements."""
+    """Return the shapes of the outputs, for arrays that have shapes but perhaps no elements."""
     _, sizes, _ = _codes(signature.options, options)
     found = {**sizes, **known}
     slots, outputs, _ = _choose_forms(signature, slots, arrays, outputs)
@@ -156,7 +156,7 @@ def _places(names: Sequence[str], declared: Mapping[str, Shape], chosen: Contain
 
 @functools.cache
 def arguments_of(kernel: Kernel) -> tuple[str, ...]:
-    """The names of a compiled procedure's arguments, in the order of the wrapper."""
+    """Return the argument names of a compiled procedure, in the order of the wrapper."""
     call = str(kernel.__doc__).partition("\n")[0]
     return tuple(re.findall(r"\w+", call.partition("(")[2]))
 
@@ -168,7 +168,7 @@ def _bits(flags: Sequence[bool]) -> int:
 def check_options(
     caller: str, declared: Mapping[str, Option], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The options as values of Python's own types, whatever stood for these."""
+    """Return the options, converted to Python types."""
     found: dict[str, Any] = {}
     for name, option in declared.items():
         label, value = f"{caller}: {name}", options[name]
@@ -188,7 +188,7 @@ def check_options(
 def _codes(
     declared: Mapping[str, Option], options: Mapping[str, Any]
 ) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
-    """The number that stands for each choice, the sizes and the numbers among the options."""
+    """Return the integer codes of the choices, the sizes and the real numbers of the options."""
     codes: dict[str, int] = {}
     sizes: dict[str, int] = {}
     numbers: dict[str, float] = {}
@@ -204,7 +204,7 @@ def _codes(
 
 
 def check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> np.dtype[Any]:
-    """The one dtype of all arrays given, in native byte order."""
+    """Return the common dtype of all arrays given, in native byte order."""
     first = ""
     dtype: np.dtype[Any] | None = None
     for slot, array in zip(slots, arrays, strict=True):
@@ -231,7 +231,7 @@ def _choose_forms(
     arrays: Sequence[Any],
     outputs: Mapping[str, Shape],
 ) -> tuple[list[Slot], dict[str, Shape], int]:
-    """Slots and outputs in the forms in which the inputs come, and bits for the second forms."""
+    """Select the form of each input by rank; return slots, outputs and bits of second forms."""
     chosen, second = {}, []
     for i, array in zip(signature.inputs.values(), arrays, strict=False):
         second.append(len(i.forms) > 1 and array is not None and array.ndim == len(i.forms[1]))
@@ -244,7 +244,7 @@ def _choose_forms(
 
 
 def _whole(size: Size, known: Mapping[str, int], unknown: Collection[str]) -> str:
-    """What is asked of a length that no whole number makes."""
+    """Describe the condition on a length for which no integer size exists."""
     sizes = "".join(f"{name}={known[name]}, " for name in sorted(size.names & known.keys()))
     return f" with {sizes}a whole {', '.join(unknown)} >= 1"
 
@@ -257,7 +257,7 @@ def solve_sizes(
     options: Mapping[str, Any],
     known: dict[str, int],
 ) -> None:
-    """Find all sizes from the inputs, then refuse every shape that contradicts them."""
+    """Solve for all sizes from the inputs, then refuse every shape that contradicts them."""
     absent = [s.name for s, a in zip(slots, arrays, strict=True) if a is None]
     follows = signature.follows(options, absent)
     held = [(s, a.shape) for s, a in zip(slots, arrays, strict=True) if a is not None]

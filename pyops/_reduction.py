@@ -1,4 +1,4 @@
-"""Sums, means and extremes over axes, made of the functions of the table."""
+"""Sums, means and extremes over axes, built from the functions of the table."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from ._plan import Plan, check_arrays
 
 
 class Axes(NamedTuple):
-    """What a reduction makes of a shape."""
+    """Shapes and strides of a reduction."""
 
     keep: Lengths
-    """The shape with length 1 for the axes that go."""
+    """Shape with length 1 for the reduced axes."""
     shape: Lengths
-    """The shape of the result."""
+    """Shape of the result."""
     terms: int
-    """Elements to a result."""
+    """Elements reduced to one result."""
 
     def strides(self, array: Array) -> tuple[Lengths, Strides]:
-        """Of an array that has the shape of the result, as one that has all axes."""
+        """Return shape and strides, with all axes, of an array that has the shape of the result."""
         strides = element_strides(array)
         own = iter([s for n, s in zip(array.shape, strides, strict=True) if n != 1])
         return self.keep, tuple(0 if n == 1 else next(own) for n in self.keep)
 
 
 def check_axis(caller: str, axis: Any) -> int | tuple[int, ...] | None:
-    """The axes that an option names; None stands for all."""
+    """Return the axes that an option names; None stands for all."""
     if axis is None:
         return None
     numbers = axis if isinstance(axis, tuple) else (axis,)
@@ -51,7 +51,7 @@ def check_axis(caller: str, axis: Any) -> int | tuple[int, ...] | None:
 def reduced(
     caller: str, shape: Lengths, axis: int | tuple[int, ...] | None, keepdims: bool
 ) -> Axes:
-    """What is left of a shape without axes."""
+    """Return the shapes after reduction over `axis`."""
     rank = len(shape)
     axes: set[int] = set()
     for number in range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,):
@@ -68,7 +68,7 @@ def reduced(
 
 
 def _select(x1: Annotated[Array, "..."], x2: Annotated[Array, "..."]) -> Annotated[Array, "..."]:
-    """A declaration; its kernel computes it."""
+    """Declaration of a function that its kernel computes."""
     raise AssertionError
 
 
@@ -77,7 +77,7 @@ del OPERATORS[SELECT.name]
 
 
 class ReductionPhase(BroadcastPhase):
-    """A phase of sum or mean, whose derivatives are sums and copies."""
+    """Phase of sum or mean; its derivatives are sums and copies."""
 
     def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         axis, keepdims = self._complete(options).values()
@@ -94,7 +94,7 @@ class ReductionPhase(BroadcastPhase):
     def _checked(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
     ) -> tuple[dict[str, Any], Axes, np.dtype[Any], list[Any]]:
-        """The arrays by name, the axes, the type, the shapes of the outputs wanted."""
+        """Return arrays by name, axes, dtype and the shapes of the requested outputs."""
         _, arrays = self._split(given)
         options = self.checked(options)
         names = self._wants(wanted, arrays)
@@ -137,12 +137,12 @@ class ReductionPhase(BroadcastPhase):
 
 
 class ExtremePhase(ReductionPhase):
-    """A phase of max or min; the elements that are the extreme share its gradient equally."""
+    """Phase of max or min; all elements equal to the extreme share its gradient equally."""
 
     def __init__(self, operator: Operator, name: str) -> None:
         super().__init__(operator, name)
         if name != "forward":
-            self.kernel = f"extreme_{self.kernel}"  # made of others
+            self.kernel = f"extreme_{self.kernel}"  # a sequence of other kernels
 
     @property
     def arrays(self) -> list[str]:
@@ -206,7 +206,7 @@ class ExtremePhase(ReductionPhase):
     def _derivatives(
         self, given: Sequence[Any], options: dict[str, Any], plan: Plan
     ) -> list[Array | None]:
-        """Those that the plan has a shape for, from the elements that are the extreme."""
+        """Return the outputs that the plan has a shape for, by a mask of the extreme elements."""
         held = dict(zip((slot.name for slot in self.slots), self._split(given)[1], strict=True))
         x, g, h = held["x"], held.get("gy"), held.get("hx")
         y = OPERATORS[self.function](x, axis=options.get("axis"), keepdims=True)
@@ -223,7 +223,7 @@ class ExtremePhase(ReductionPhase):
 
 
 class Reduction(Operator):
-    """An operator that takes axes away."""
+    """Operator that reduces axes."""
 
     room = ROOM
 

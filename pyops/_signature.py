@@ -1,4 +1,4 @@
-"""What a declaration says: inputs and shapes, options and choices, sizes that follow."""
+"""Declarations of operators: inputs and shapes, options and choices, derived sizes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, Union
 from .graph import Graph
 
 _COUNTS = {"num_src", "num_dst", "num_edges", "num_entries", "num_samples", "num_types"}
-"""Sizes that may be 0; all others are widths."""
+"""Sizes that may be 0; all others are at least 1."""
 
 
 class Size:
-    """The length of one axis: an expression linear in each of its names."""
+    """Length of an axis: an expression linear in each of its names."""
 
     def __init__(self, text: str) -> None:
         self.text = text.strip()
@@ -29,7 +29,7 @@ class Size:
         return length
 
     def solve(self, length: int, known: Mapping[str, int]) -> tuple[str, int | None]:
-        """The one unknown name and the value that gives the axis this length, if there is one."""
+        """Return the one unknown name, and its value for an axis of this length or None."""
         (name,) = self.names - known.keys()
         base = self.value({**known, name: 0})
         slope = self.value({**known, name: 1}) - base
@@ -40,7 +40,7 @@ class Size:
 
 Shape = tuple[Size, ...]
 ANY: Shape = (Size("..."),)
-"""Any shape, of any rank."""
+"""Any shape of any rank."""
 
 
 def parse_shape(text: str) -> Shape:
@@ -48,12 +48,12 @@ def parse_shape(text: str) -> Shape:
 
 
 def parse_forms(text: str) -> tuple[Shape, ...]:
-    """The shapes that an array may have, told apart by their number of axes."""
+    """Return the shapes that an array may have, distinguished by rank."""
     return tuple(parse_shape(form) for form in text.split("|"))
 
 
 def show_shape(shape: Iterable[Size], known: Mapping[str, int]) -> str:
-    """The shape as a reader of an error message wants it, with what is known of it."""
+    """Format a shape for an error message, with the known sizes substituted."""
     axes = []
     for size in shape:
         if size.names <= known.keys():
@@ -72,13 +72,13 @@ class Input:
 
     @property
     def shape(self) -> Shape:
-        """The first of its forms."""
+        """First of its forms."""
         return self.forms[0]
 
 
 @dataclass(frozen=True)
 class Between:
-    """The bounds of a size, where they are not those of any length."""
+    """Bounds of a size, if they differ from those of any axis length."""
 
     least: int = 1
     most: int = 2**31 - 1
@@ -86,14 +86,14 @@ class Between:
 
 @dataclass(frozen=True)
 class Indexed:
-    """An option that is an array of row numbers, wanted for one choice of another option."""
+    """Option that is an array of row numbers, used for one choice of another option."""
 
     name: str
     length: str
     option: str
     choice: str
     turned: bool = False
-    """Whether the row of an edge has to be that of its reverse."""
+    """Whether edges are paired with their reverses, so the pairing must be symmetric."""
 
 
 @dataclass(frozen=True)
@@ -110,21 +110,23 @@ class Option:
 
 
 class Signature:
-    """The declaration of an operator, read from a function's annotations.
+    """Declaration of an operator, parsed from a function's annotations.
 
     Arrays are ``Annotated[Array, "axis, axis"]``, options that are sizes ``int`` (or, with bounds,
     ``Annotated[int, Between(...)]``), numbers ``float``, flags ``bool``, options with choices
-    ``Literal``, and ``Annotated[Indices, length, "option=choice"]`` row numbers for one choice of
-    an option, with "turned" after these if they pair edges with their reverses. ``"axis, axis |
-    axis*axis"`` is an array that comes in one form or another. Several results are a ``tuple`` of
-    arrays, each with its name after the shape. `where` gives, for a choice, the sizes that follow
-    from it, likewise for "flag" and "no flag", and for "no input" where that is absent; `at_most`,
-    for a size, another one that it may not exceed; `by_sample` the shapes of gradients that are
-    also had sample by sample; `also` names under which the gradients are known in Fortran besides;
-    `attention` the shape of weights that the call returns where asked; `keeps` that of what forward
-    works out and the derivatives can use again; `one_of` the optional inputs of which one has to be
-    given; `unread` the index arrays, by the beginnings of their names, that kernels do not read for
-    "no input", where that is absent, for "no shared", where no edge is, or ever, for "".
+    ``Literal``. ``Annotated[Indices, length, "option=choice"]`` are row numbers for one choice of
+    an option, followed by "turned" if they pair edges with their reverses. ``"axis, axis |
+    axis*axis"`` is an array that may have one form or another. Several results are a ``tuple`` of
+    arrays, each with its name after the shape.
+
+    `where` gives, for a choice, the sizes that follow from it, likewise for "flag" and "no flag",
+    and for "no input" if that input is absent; `at_most`, for a size, another one that it may not
+    exceed; `by_sample` the shapes of gradients that are also available per sample; `also` further
+    names of the gradients in Fortran; `attention` the shape of the weights that the call returns
+    on request; `keeps` the shape of the intermediates that forward stores for the derivatives;
+    `one_of` the optional inputs of which one must be given. `unread` lists the index arrays, by
+    prefixes of their names, that kernels do not read: for "no input" if that input is absent, for
+    "no shared" if no edge is shared, for "" in any case.
     """
 
     def __init__(
@@ -172,7 +174,7 @@ class Signature:
         self.keeps = parse_shape(keeps) if keeps else None
 
     def follows(self, options: Mapping[str, Any], absent: Iterable[str]) -> Mapping[str, Size]:
-        """The sizes that follow from choices, flags, and inputs that are not given."""
+        """Return the sizes that follow from choices, flags, and absent inputs."""
         found = {}
         for name, value in options.items():
             key = (name if value else f"no {name}") if isinstance(value, bool) else value
@@ -187,11 +189,11 @@ class Signature:
 
     @functools.cached_property
     def required(self) -> int:
-        """How many of the inputs have to be given, at least one."""
+        """Number of inputs that must be given, at least one."""
         return sum(not i.optional for i in self.inputs.values()) or 1
 
     def readable(self) -> inspect.Signature:
-        """The call as `help` shows it: shapes for arrays, choices for options."""
+        """Return the call signature for `help`: shapes for arrays, choices for options."""
         kind = inspect.Parameter
         shown = [kind(n, kind.POSITIONAL_OR_KEYWORD) for n in self.positional if n == "graph"]
         for i in self.inputs.values():
@@ -218,12 +220,12 @@ def _text(*forms: Shape) -> str:
 
 
 def _axes(hint: Any) -> str:
-    """The shape in Annotated[Array, shape], also inside an optional."""
+    """Return the shape in Annotated[Array, shape], also inside an optional."""
     return str(_annotated(hint).__metadata__[0])
 
 
 def _results(hint: Any) -> dict[str, Shape]:
-    """The shapes of what is returned: y, or several by their names."""
+    """Return the shapes of the results by name; a single result is y."""
     if typing.get_origin(hint) is tuple:
         parts = [part.__metadata__ for part in typing.get_args(hint)]
         return {name: parse_shape(axes) for axes, name in parts}
@@ -231,7 +233,7 @@ def _results(hint: Any) -> dict[str, Shape]:
 
 
 def _is_indexed(hint: Any) -> bool:
-    """Whether a hint is Annotated[..., length, condition] | None."""
+    """Return whether a hint is Annotated[..., length, condition] | None."""
     parts = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else ()
     return any(typing.get_origin(part) is Annotated for part in parts)
 

@@ -1,4 +1,4 @@
-"""How many threads the kernels use."""
+"""Number of threads of the kernels."""
 
 import functools
 import os
@@ -16,9 +16,9 @@ _processors: Callable[[], int] = _kernels.pyops_process.available_processors
 _startable: Callable[[int], int] = _kernels.pyops_process.startable_threads
 MOST = 1024
 _asked: int | None = None
-_available_then = MOST  # when that was asked for
-_started = threading.local()  # by the calling thread: .number of threads that were seen to start
-_trial = threading.Lock()  # two at once would take each other's threads
+_available_then = MOST  # number available when set_num_threads was called
+_started = threading.local()  # .number: most threads that have started for the calling thread
+_trial = threading.Lock()  # concurrent trials would compete for threads
 
 _kernels.pyops_process.release_before_fork()
 
@@ -35,8 +35,8 @@ os.register_at_fork(after_in_child=_forget)
 def set_num_threads(number: int | None) -> None:
     """Set the number of threads of all following calls, or None for the default.
 
-    Results do not depend on it, not in the last bit. A lower limit that is set afterwards for all
-    of OpenMP, by threadpoolctl or torch, holds as well.
+    Results do not depend on it, in any bit. A lower limit set afterwards for all of OpenMP, by
+    threadpoolctl or torch, also applies.
 
     Raises
     ------
@@ -57,10 +57,10 @@ def set_num_threads(number: int | None) -> None:
 
 @eager
 def get_num_threads() -> int:
-    """The number of threads that the next call may use.
+    """Return the number of threads that the next call may use.
 
-    By default what OpenMP offers (``OMP_NUM_THREADS``, threadpoolctl), but no more than the
-    processors this process may run on.
+    The default is what OpenMP offers (``OMP_NUM_THREADS``, threadpoolctl), but at most the number
+    of processors available to this process.
     """
     return _number()
 
@@ -73,7 +73,7 @@ def _number() -> int:
 
 
 def team() -> int:
-    """The threads of a call. OpenMP ends the process if it cannot start one, so they are tried."""
+    """Return the team size. OpenMP aborts if a thread cannot start, so that is tried beforehand."""
     number = _number()
     started: int = getattr(_started, "number", 1)
     if number > started:
@@ -84,12 +84,12 @@ def team() -> int:
 
 @functools.cache
 def _quota() -> int:
-    """Processors that the control groups leave to this process."""
+    """Return the processors that the control groups allow this process."""
     return max(1, min((int(share) for share in _quotas(Path("/"))), default=MOST))
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """Processors that each control group of this process, and each above it, may keep busy."""
+    """Yield the CPU quota of each control group of this process and of its ancestors."""
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
@@ -97,7 +97,7 @@ def _quotas(root: Path) -> Iterator[float]:
         mount = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
         group = mount / path.strip("/")
         for folder in (group, *group.parents):
-            if controllers:  # version 1
+            if controllers:  # cgroup version 1
                 quota = _lines(folder / "cpu.cfs_quota_us") + _lines(folder / "cpu.cfs_period_us")
             else:
                 quota = " ".join(_lines(folder / "cpu.max")).split()

@@ -1,7 +1,7 @@
 """Parameter blocks: several tensors packed into the one vector that a kernel reads.
 
-All take arrays of NumPy, tensors of PyTorch or arrays of JAX, and return the same; derivatives pass
-through, and the layouts are those of the operators.
+All functions take NumPy arrays, PyTorch tensors or JAX arrays and return the same kind. They are
+differentiable, and the layouts are those of the operators.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from ._arrays import check_size
 from ._libraries import check_parts, library_of, split
 
 Array: TypeAlias = Any
-"""Of any of the libraries."""
+"""An array of any of the libraries."""
 
 
 class DimenetBlock(NamedTuple):
-    """The parts of the weights of `dimenet_aggregate`, views into them."""
+    """Parts of the weights of `dimenet_aggregate`, views into them."""
 
     A: Array
     B: Array
 
 
 class GnoBlock(NamedTuple):
-    """The parts of a block of `gno_kernel` and `gno_conv`, views into it."""
+    """Parts of a block of `gno_kernel` and `gno_conv`, views into it."""
 
     U: Array
     b_u: Array
@@ -39,14 +39,14 @@ def pack_gno(U: Array, b_u: Array, V: Array, b_v: Array) -> Array:  # noqa: N803
     U : array, shape (hidden, dim)
     b_u : array, shape (hidden,)
     V : array, shape (in_features * out_features, hidden)
-        As the weight of a torch ``Linear``; row f_in * out_features + f_out makes the entry
+        As the weight of a torch ``Linear``; row f_in * out_features + f_out gives the element
         (f_in, f_out) of the matrix of an edge.
     b_v : array, shape (in_features * out_features,)
 
     Returns
     -------
     array, shape (hidden * (dim + 1) + (hidden + 1) * in_features * out_features,)
-        U | b_u | V | b_v, the matrices column by column.
+        U | b_u | V | b_v, the matrices in column-major order.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def pack_gno(U: Array, b_u: Array, V: Array, b_v: Array) -> Array:  # noqa: N803
 
 
 def unpack_gno(block: Array, *, dim: int, hidden: int) -> GnoBlock:
-    """Views of the parts of a block, or of the gradient of one.
+    """Return views of the parts of a block, or of the gradient of one.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def unpack_gno(block: Array, *, dim: int, hidden: int) -> GnoBlock:
 
 
 class GatBlock(NamedTuple):
-    """The parts of a block of `gat`, views into it."""
+    """Parts of a block of `gat`, views into it."""
 
     a_src: Array
     a_dst: Array
@@ -115,7 +115,7 @@ class GatBlock(NamedTuple):
 
 
 def pack_gat(a_src: Array, a_dst: Array, a_edge: Array | None = None) -> Array:
-    """Pack the weights of the scores of graph attention into one block.
+    """Pack the score weights of graph attention into one block.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def pack_gat(a_src: Array, a_dst: Array, a_edge: Array | None = None) -> Array:
 
 
 def unpack_gat(block: Array, *, heads: int, width: int) -> GatBlock:
-    """Views of the parts of a block, or of the gradient of one.
+    """Return views of the parts of a block, or of the gradient of one.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def unpack_gat(block: Array, *, heads: int, width: int) -> GatBlock:
     heads : int
         Number of heads.
     width : int
-        Number of features of a head.
+        Number of features per head.
 
     Returns
     -------
@@ -194,7 +194,7 @@ def pack_basis(basis: Array) -> Array:
     Returns
     -------
     array, shape (points * modes,)
-        The basis column by column.
+        The basis in column-major order.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def pack_basis(basis: Array) -> Array:
 
 
 def unpack_basis(block: Array, *, modes: int) -> Array:
-    """View of a block, or of the gradient of one, as a basis.
+    """Return a block, or the gradient of one, as a basis.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def unpack_basis(block: Array, *, modes: int) -> Array:
 
 
 def pack_dimenet(A: Array, B: Array) -> Array:  # noqa: N803
-    """Pack the two layers that take the basis of `dimenet_aggregate` to the channels.
+    """Pack the two layers that map the basis of `dimenet_aggregate` to the channels.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def pack_dimenet(A: Array, B: Array) -> Array:  # noqa: N803
     Returns
     -------
     array, shape (num_spherical * num_radial + channels, middle)
-        A over B.
+        A stacked on B.
 
     Raises
     ------
@@ -276,7 +276,7 @@ def pack_dimenet(A: Array, B: Array) -> Array:  # noqa: N803
 
 
 def unpack_dimenet(weights: Array, *, channels: int) -> DimenetBlock:
-    """Views of both layers in the weights, or in the gradient by them.
+    """Return views of both layers in the weights, or in the gradient by them.
 
     Parameters
     ----------

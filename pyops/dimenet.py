@@ -1,4 +1,4 @@
-"""The basis of DimeNet as one: `radial_basis` and `spherical_basis` of the same distances."""
+"""DimeNet basis: `radial_basis` and `spherical_basis` of the same distances in one operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .ops.radial_basis import radial_basis
 from .ops.spherical_basis import spherical_basis
 
 
-# The spherical basis comes first: to what it wrote, the narrower radial one adds.
+# The spherical basis comes first; the narrower radial basis then accumulates into its gradients.
 @functools.partial(Compound, parts={"sbf": spherical_basis, "rbf": radial_basis})
 def dimenet_basis(
     distances: Annotated[Array, "num_samples"],
@@ -25,18 +25,18 @@ def dimenet_basis(
     Annotated[Array, "num_samples, num_radial", "rbf"],
     Annotated[Array, "num_samples, num_spherical*num_radial", "sbf"],
 ]:
-    """Radial and spherical basis of the same scaled distances.
+    """Compute radial and spherical basis of the same scaled distances.
 
     Parameters
     ----------
     distances : array, shape (num_samples,)
-        Distances in units of the cutoff; of 0 or less, or from 1 on, both bases are 0.
+        Distances in units of the cutoff; for values <= 0 or >= 1 both bases are 0.
     frequencies : array, shape (num_radial,)
-        Frequencies of the radial basis, at first pi, 2 pi, ...
+        Frequencies of the radial basis, initially pi, 2 pi, ...
     num_spherical : int
         Number of degrees, from 1 to 16.
     num_radial : int
-        Number of radial functions, of frequencies as of zeros for each degree.
+        Number of radial functions: of frequencies, and of zeros for each degree.
     exponent : int
         Exponent of the envelope, from 1 to 32.
 

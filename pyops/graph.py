@@ -1,4 +1,4 @@
-"""Sparse graphs, checked and packed once into the index arrays every kernel reads."""
+"""Sparse graphs: index arrays checked and packed once into the CSR/CSC form of the kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Sizes(NamedTuple):
-    """The numbers of a graph that kernels take."""
+    """Sizes of a graph that kernels take."""
 
     num_src: int
     num_dst: int
@@ -36,18 +36,18 @@ class Sizes(NamedTuple):
 
 
 class Graph:
-    """A directed graph between source and destination nodes; entry e runs src[e] -> dst[e].
+    """A directed graph from source to destination nodes; entry e is the edge src[e] -> dst[e].
 
-    Indices count from 0. Several entries between the same nodes and self loops are ordinary.
-    The order of the entries is the order of the rows of all edge arrays.
+    Indices are 0-based. Duplicate entries between the same nodes and self loops are allowed. Rows
+    of edge arrays are in the order of the entries.
 
     Parameters
     ----------
     src, dst : array_like of int32 or int64, shape (num_entries,)
         Source and destination node of each entry.
     num_src, num_dst : int, optional
-        Numbers of nodes. If one is given, the other is the same; if none is, both are one more
-        than the largest index.
+        Numbers of nodes. If only one is given, the other is the same. If none is given, both are
+        one more than the largest index.
 
     Raises
     ------
@@ -119,7 +119,7 @@ class Graph:
         edge_ids: npt.ArrayLike | None = None,
         num_edges: int | None = None,
     ) -> Graph:
-        """Build a graph from the entries of each destination.
+        """Build a graph from the incoming entries of each destination (CSC).
 
         Parameters
         ----------
@@ -130,10 +130,10 @@ class Graph:
         num_src : int
             Number of source nodes.
         edge_ids : array_like of int32 or int64, shape (num_entries,), optional
-            Row of the edge arrays that belongs to each entry; ids may repeat (an undirected
-            edge whose two directions share one row). Without it entry k has row k.
+            Row of the edge arrays of each entry. Ids may repeat, such as for an undirected edge
+            whose two directions share one row. If not given, entry k has row k.
         num_edges : int, optional
-            Rows of the edge arrays; one more than the largest id if not given.
+            Number of rows of the edge arrays; by default one more than the largest id.
 
         Raises
         ------
@@ -238,7 +238,7 @@ class Graph:
 
     @property
     def num_entries(self) -> int:
-        """Number of entries (source, destination); larger than num_edges where rows are shared."""
+        """Number of entries (source, destination); larger than num_edges if ids are shared."""
         return len(self._src)
 
     @property
@@ -265,7 +265,7 @@ class Graph:
 
     @eager
     def reverse(self) -> Graph:
-        """The graph with all entries turned round; edge arrays keep their rows."""
+        """Return the graph with the direction of all entries reversed; edge ids are unchanged."""
         graph = type(self).__new__(type(self))
         sizes = (self._num_dst, self._num_src, self._num_edges)
         graph._fill("Graph", self._dst, self._src, self._ids, *sizes)
@@ -278,14 +278,14 @@ class Graph:
 
     @eager
     def with_edge_ids(self, edge_ids: npt.ArrayLike, num_edges: int | None = None) -> Graph:
-        """The same entries, with other rows of edge arrays.
+        """Return a graph of the same entries with other edge ids.
 
         Parameters
         ----------
         edge_ids : array_like of int32 or int64, shape (num_entries,)
-            Row of the edge arrays that belongs to each entry, such as its type; ids may repeat.
+            Row of the edge arrays of each entry, such as its type; ids may repeat.
         num_edges : int, optional
-            Rows of the edge arrays; one more than the largest id if not given.
+            Number of rows of the edge arrays; by default one more than the largest id.
         """
         caller = "Graph.with_edge_ids"
         ids = check_indices(f"{caller}: edge_ids", edge_ids)
@@ -302,12 +302,12 @@ class Graph:
 
     @eager
     def to_device(self, device: int | None = None) -> DeviceGraph:
-        """The graph on a CUDA device, for calls with arrays there.
+        """Copy the graph to a CUDA device, for calls with arrays there.
 
         Parameters
         ----------
         device : int, optional
-            Number of the device; CuPy's current one if not given.
+            Device number; by default CuPy's current one.
 
         Raises
         ------
@@ -316,20 +316,20 @@ class Graph:
         RuntimeError
             If there is no driver or no device.
         TypeError, ValueError
-            If `device` is not the number of one.
+            If `device` is not a device number.
         """
         from .cuda._graph import to_device
 
         return to_device(self, device)
 
     def _index(self, name: str) -> Indices:
-        """An index array of the kernels, counted from 1 and made when first asked for.
+        """Return an index array of the kernels, 1-based and built on first use.
 
-        ``in_`` and ``out_`` arrays hold the entries of each destination and of each source:
-        their offsets, the nodes at the other end and the edge ids. ``id_`` arrays hold the
-        entries, numbered along the incoming rows, of each edge id, ``out_entries`` those of each
-        source; ``in_entries`` holds those of each destination, numbered along the outgoing rows,
-        and ``in_order`` as the graph numbers them.
+        ``in_`` and ``out_`` arrays hold the entries of each destination and of each source (CSC and
+        CSR): their offsets, the nodes at the other end and the edge ids. ``id_`` arrays hold the
+        entries of each edge id, numbered in CSC order, ``out_entries`` those of each source;
+        ``in_entries`` holds those of each destination numbered in CSR order, ``in_order`` in the
+        order of the graph.
         """
         if name not in self._packed:
             side, _, rest = name.partition("_")
@@ -352,7 +352,7 @@ class Graph:
         return self._packed[name]
 
     def _order(self, side: str) -> Indices:
-        """The entries of each destination, or source, as the graph numbers them."""
+        """Return the entries of each destination, or source, as the graph numbers them."""
         return self._index(f"{side}_order")
 
     def _pack_ids(self) -> None:
@@ -364,14 +364,14 @@ class Graph:
         self._packed.update(id_offsets=offsets, id_entries=order)
 
     def _indices(self, names: tuple[str, ...]) -> tuple[Indices, ...]:
-        """The index arrays that a kernel takes, none for "", looked up once for all its calls."""
+        """Return the index arrays of a kernel, an empty one for ""; cached for all its calls."""
         found = self._ready.get(names)
         if found is None:
             found = self._ready[names] = tuple(self._index(n) if n else _EMPTY for n in names)
         return found
 
     def _sizes(self) -> Sizes:
-        """The numbers that kernels take, worked out when first asked for."""
+        """Return the sizes that kernels take, computed on first use."""
         if self._numbers is None:
             shared = self._ids is not None and (np.diff(self._index("id_offsets")) > 1).any()
             counts = (self._num_src, self._num_dst, self._num_edges, self.num_entries)
@@ -384,7 +384,7 @@ _EMPTY = np.empty(0, np.int64)
 
 
 def _turned(order: Indices) -> Indices:
-    """The inverse of a permutation counted from 1."""
+    """Return the inverse of a 1-based permutation."""
     places = np.empty_like(order)
     places[order - 1] = np.arange(1, len(order) + 1)
     return places
@@ -393,18 +393,18 @@ def _turned(order: Indices) -> Indices:
 def _restore(
     src: Indices, dst: Indices, ids: Indices | None, num_src: int, num_dst: int, num_edges: int
 ) -> Graph:
-    """The graph of index arrays, checked like any other."""
+    """Return the graph of index arrays, checked like any other."""
     return _restored(Graph, src, dst, ids, num_src, num_dst, num_edges)
 
 
 def _of_groups(group: Indices, groups: int) -> Graph:
-    """Entries from one source into their groups."""
+    """Return a graph whose entries run from one source to their groups."""
     zeros = np.frombuffer(bytes(4 * len(group)), np.int32)
     return _restored(Graph, zeros, group, None, 1, groups, len(group))
 
 
 def _restored(kind: type[Graph], *fields: Any) -> Graph:
-    """The graph of a pickle, of the kind it was."""
+    """Restore a pickled graph of its class."""
     graph = kind.__new__(kind)
     graph._fill("Graph", *fields)
     return graph

@@ -1,4 +1,4 @@
-/* Ctrl-C in a long call: the kernels ask here, without the interpreter's lock, whether to stop. */
+/* Ctrl-C in a long call: the kernels' interrupt check, called without holding the GIL. */
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -21,8 +21,8 @@ static double seconds(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Whether the handler of a signal has raised. Python runs them in the main thread alone; its calls
-   take the lock for it a few times a second, those of other threads never. */
+/* Returns whether a signal handler has raised. Python runs handlers only in the main thread; its
+   calls take the GIL for them at most every INTERVAL seconds, calls of other threads never. */
 static int interrupted(void) {
   static double next;
   if (seconds() < next || !IN_MAIN_THREAD) return 0;

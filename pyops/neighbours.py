@@ -1,4 +1,4 @@
-"""Neighbours within a cutoff, by a cell list in time linear in the points."""
+"""Neighbours within a cutoff, by a cell list in time linear in the number of points."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ._pairs import close_pairs, close_pairs_within
 from .graph import Graph
 
 _AT_ONCE = 2**15
-"""Edges whose vectors are made at a time: they fit the second cache."""
+"""Edges of a block of vectors; they fit in L2."""
 _MOST_IMAGES = 10**6
-"""Cells around the first that are looked through."""
+"""Largest number of periodic images that are searched."""
 _FARTHEST = 2**31
-"""Cells from the first to a point, which has few digits left for its place in one."""
+"""Largest distance of a point from the first cell, in cells; few digits of its position remain."""
 
 
 @eager
@@ -31,7 +31,7 @@ def radius_graph(
     pbc: npt.ArrayLike | None = None,
     batch: npt.ArrayLike | None = None,
 ) -> tuple[Graph, Array, Array, Indices]:
-    """The graph of all points closer to each other than a cutoff, periodic images included.
+    """Build the graph of all points closer to each other than a cutoff, periodic images included.
 
     Entry e runs from j to i where ``positions[j] + offsets[e]`` is nearer than `cutoff` to
     ``positions[i]``; entries are sorted by destination. A point is a neighbour of its own images,
@@ -41,31 +41,31 @@ def radius_graph(
     ----------
     positions : array, shape (num_nodes, 3)
     cutoff : float
-        In the units of the positions; pairs at this distance are not neighbours.
+        In the units of the positions; pairs at exactly this distance are not neighbours.
     cell : array, shape (3, 3) or (num_graphs, 3, 3), optional
         Vectors of the periodic cell as rows, one cell for all or one for each graph of the batch.
-        A vector of zeros along which space is not periodic stands for one out of the plane of the
+        A zero vector along a direction that is not periodic stands for one out of the plane of the
         others.
     pbc : bool, shape (3,) or (num_graphs, 3), optional
-        Along which vectors of the cell space is periodic; by default along all.
+        Along which cell vectors space is periodic; by default along all.
     batch : array_like of int32 or int64, shape (num_nodes,), optional
-        The graph that each point belongs to; there are no edges between graphs. A `cell` or `pbc`
-        for each graph tells how many there are: the last may have no points.
+        The graph that each point belongs to; there are no edges between graphs. If `cell` or `pbc`
+        is given for each graph, it determines their number: the last graphs may be empty.
 
     Returns
     -------
     graph : Graph
     vectors : array, shape (num_edges, 3)
-        ``positions[src] - positions[dst] + offsets``: gradients by positions and cell follow.
+        ``positions[src] - positions[dst] + offsets``, differentiable by positions and cell.
     offsets : array, shape (num_edges, 3)
-        Offset of the image of the source, 0 without a cell.
+        Offset of the source's image, 0 without a cell.
     reverse : array of int64, shape (num_edges,)
-        Row of the edge that is the reverse of each, for ``dimenet_aggregate(exclude="image")``.
+        Row of the reverse of each edge, for ``dimenet_aggregate(exclude="image")``.
 
     Raises
     ------
     TypeError, ValueError
-        If shapes, types or values do not fit; ValueError also for points that are not finite or
+        If shapes, types or values do not fit. ValueError also for points that are not finite or
         2^31 periods of the cell away, and for cells without volume.
     """
     caller = "radius_graph"
@@ -78,7 +78,7 @@ def radius_graph(
         raise ValueError(f"{caller}: positions: expected finite numbers, got others")
     if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float, np.integer, np.floating)):
         raise TypeError(f"{caller}: cutoff: expected a number, got {cutoff!r}")
-    if not 1e-150 < cutoff < 1e150:  # others have no square
+    if not 1e-150 < cutoff < 1e150:  # the square of others overflows or underflows
         raise ValueError(
             f"{caller}: cutoff: expected a positive number, 1e-150 to 1e150, got {cutoff!r:.30}"
         )
@@ -116,7 +116,7 @@ def radius_graph(
 def _check_cell(
     cell: object, pbc: object, graphs: int | None
 ) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """A cell for each graph, or one for all, and along which of its vectors space is periodic."""
+    """Return a cell for each graph, or one for all, and its periodic directions."""
     caller = "radius_graph"
     if cell is None:
         if pbc is not None and np.any(np.asarray(pbc)):
@@ -125,7 +125,7 @@ def _check_cell(
     array = check_array(f"{caller}: cell", cell)
     try:
         periodic = np.ones(3, bool) if pbc is None else np.asarray(pbc)
-    except ValueError:  # rows of different lengths
+    except ValueError:  # ragged rows
         periodic = np.empty(0)
     rows = [len(a) for a, ndim in ((array, 3), (periodic, 2)) if a.ndim == ndim]
     graphs = 1 if graphs is None else max(graphs, *rows, 1)
@@ -149,7 +149,7 @@ def _check_cell(
 
 
 def _completed(cells: Array, periodic: npt.NDArray[np.bool_]) -> Array:
-    """Unit vectors across the others in the place of zeros along which space is not periodic."""
+    """Replace zero vectors of directions that are not periodic by unit vectors normal to others."""
     missing = ~cells.any(2) & ~periodic
     cells = cells.copy()
     for k in np.flatnonzero(missing.any(1) & np.isfinite(cells).all((1, 2))):
@@ -158,10 +158,10 @@ def _completed(cells: Array, periodic: npt.NDArray[np.bool_]) -> Array:
 
 
 class _Images(NamedTuple):
-    """Where the periodic images of points are.
+    """Periodic images of points.
 
-    Row `turns[code]` takes the point j of a pair from the first cell to its image, `home[j]` into
-    the first cell. Row -1 - code is the way back.
+    Row `turns[code]` translates point j of a pair from the first cell to its image, `home[j]` to
+    the first cell. Row -1 - code is the reverse translation.
     """
 
     cells: Array
@@ -169,7 +169,7 @@ class _Images(NamedTuple):
     home: Indices
     turns: Indices
     away: Any
-    """Which points are not in the first cell."""
+    """Flags of the points outside the first cell."""
 
     def offsets(self, i: Indices, j: Indices, code: Indices) -> Array:
         offsets = np.zeros((len(i), 3))
@@ -186,7 +186,7 @@ class _Images(NamedTuple):
 def _between(
     x: Array, images: _Images | None, i: Indices, j: Indices, *code: Indices
 ) -> tuple[Array, Array | None]:
-    """Vectors from i to the images of j, and offsets: on the way back exactly the negative ones."""
+    """Return vectors from i to the images of j, and offsets; reverse pairs negate them exactly."""
     vectors = x.take(j, 0)
     vectors -= x.take(i, 0)
     if images is None:
@@ -203,7 +203,7 @@ def _blocks(count: int) -> Iterator[slice]:
 def _both_ways(
     count: int, images: _Images | None, i: Indices, j: Indices, *code: Indices
 ) -> tuple[list[Indices], Indices]:
-    """Both directions of pairs, sorted by their ends, and the row of the way back of each."""
+    """Return both directions of pairs, sorted by destination, and the row of each one's reverse."""
     pairs = len(i)
     keys = [(np.concatenate([i, j]), count), (np.concatenate([j, i]), count)]
     if images is not None:
@@ -221,7 +221,7 @@ def _both_ways(
 def _through_images(
     x: Array, cutoff: float, cells: Array, periodic: npt.NDArray[np.bool_], owner: Indices
 ) -> tuple[_Images, Indices, Indices, Indices]:
-    """Pairs of points and images, in one direction of the two, near enough up to rounding."""
+    """Return the pairs of points and images in one direction, within the cutoff up to rounding."""
     place = np.minimum(owner, len(cells) - 1)
     inverse, turning = np.linalg.inv(cells), periodic[place]
     fraction = np.einsum("nd,ndk->nk", x, inverse[place])
@@ -244,7 +244,7 @@ def _through_images(
         )
     most = most.astype(int)
     sizes = 2 * most + 1
-    # Sorted by the last direction first; the later half is the way back of the former.
+    # Sorted by the last direction first; the second half reverses the first half.
     turns = np.indices(sizes[::-1]).reshape(3, -1).T[:, ::-1] - most
     points = x + np.einsum("nk,nkd->nd", home, cells[place])
     low = np.where(turning, np.maximum(np.ceil(-reach - fraction), -most), 0).astype(int)
@@ -261,7 +261,7 @@ def _through_images(
 
 
 def _later(low: Indices, high: Indices, sizes: Indices) -> tuple[Indices, Indices]:
-    """Points, each as often as there are codes in the later half for its ranges, and the codes."""
+    """Return the points, repeated per code of their ranges in the second half, and these codes."""
     widths = high - low + 1
     counts = widths.prod(1)
     ghost = np.repeat(np.arange(len(low)), counts)

@@ -1,11 +1,10 @@
-"""The gradients of the Fortran face, one at a time and from plain arrays.
+"""Gradients of the Fortran interface, one at a time and from plain arrays.
 
 ``get_partial_<operator>_<input>_val(upstream_grad, left, right, ..., indices, adj_ja)`` is the
-procedure of that name in Fortran, given a node that is put together by hand: the operands in the
-order of the operator, `indices` and, for operators on graphs, `adj_ja`. Gradients have names of
-the Fortran library athena besides. `dir(pyops.partials)` lists them all; they are there to compare
-and to take over from Fortran codes, while `pyops.<operator>.backward` computes all gradients at
-once.
+procedure of that name in Fortran, applied to a node assembled from arrays: the operands in the
+order of the operator, `indices` and, for operators on graphs, `adj_ja`. Gradients also have the
+names of the Fortran library athena. `dir(pyops.partials)` lists them all. They are for comparing
+with, and porting from, Fortran codes; `pyops.<operator>.backward` computes all gradients at once.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def _describe(op: Operator, name: str) -> str:
 
 
 def _numbers_of(signature: Signature, word: str) -> str:
-    """What the numbers of a choice mean."""
+    """Describe the numbers that stand for the choices of an option."""
     option = signature.options.get(word)
     if option is None or not option.choices:
         return ""
@@ -71,7 +70,7 @@ def _make(op: Operator, number: int, called: str) -> Callable[..., Array]:
 
 @functools.cache
 def _all() -> dict[str, tuple[Operator, int]]:
-    """Operator and number of the input, by the names of the gradients."""
+    """Map each gradient's name to its operator and the number of the input."""
     found = {}
     for op in OPERATORS.values():
         if op.name != op.room:

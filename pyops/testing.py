@@ -27,23 +27,23 @@ def check_gradients(
 ) -> float:
     """Check the derivatives of an operator at given inputs against central differences.
 
-    In float64 and along random directions, for every input apart: `jvp` against the slope of the
-    value, `backward` against `jvp` (<J v, gy> = <v, J^T gy>, to 1e-12) and against the slope of
-    <gy, value>; at order 2 `double_backward` against the slope of <h, backward> by every input
-    and by gy.
+    In float64 along random directions, each input separately, checks `jvp` against the difference
+    quotient of the value, and `backward` against `jvp` (<J v, gy> = <v, J^T gy>, to 1e-12) and
+    against the difference quotient of <gy, value>. At order 2 also checks `double_backward`
+    against the difference quotient of <h, backward> by every input and by gy.
 
     Parameters
     ----------
     op : Operator
         The operator, or anything with the same `__call__`, `backward`, `double_backward`, `jvp`.
     *inputs
-        Its inputs; None stays absent, as do those left out, and float32 arrays are converted to
+        Its inputs; None stays absent, as do those left out. Float32 arrays are converted to
         float64. Keep them a hundred steps away from points where the operator is not smooth.
     order : {1, 2}
-        Whether second derivatives are checked too.
+        Whether to check second derivatives too.
     rtol : float
-        Largest difference allowed, relative to the sum of the magnitudes that make it up, or to a
-        thousandth of those of <gy, value> or <h, backward> where nearly all cancels.
+        Largest difference allowed, relative to the sum of the magnitudes of the terms, or to a
+        thousandth of those of <gy, value> or <h, backward> if nearly all cancel.
     step : float
         Step of the differences, relative to the largest element of the input.
     directions : int
@@ -61,8 +61,8 @@ def check_gradients(
     Raises
     ------
     AssertionError
-        If a derivative is off, or there is not one for each input; the message says which, and
-        what was expected. None stands for zeros.
+        If a derivative is wrong, or one is missing for an input; the message names it and what was
+        expected. None stands for zeros.
     TypeError, ValueError
         If `op` has no derivatives, an input is no float32 or float64 array, `order` neither 1 nor
         2, `directions` below 1, `rtol` negative, `step` not positive.
@@ -102,7 +102,7 @@ def check_gradients(
 
 
 class _Check:
-    """Operator, point and cotangents of a check."""
+    """Operator, inputs and cotangents of a check."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class _Check:
         return np.asarray(self.rng.standard_normal(like.shape))
 
     def checked(self, phase: str, found: Any, like: Sequence[Any]) -> Sequence[Any]:
-        """The results of a phase, one for each of these arrays; None stands for zeros."""
+        """Return the results of a phase, one for each array in `like`; None stands for zeros."""
         label = f"{self.name}: {phase}"
         if not isinstance(found, (tuple, list)):
             raise AssertionError(f"{label}: expected a tuple, got {kind_of(found)}")
@@ -157,7 +157,7 @@ class _Check:
     def differences(
         self, order: int, rtol: float
     ) -> Iterator[tuple[str, float, float, float, float]]:
-        """What is compared: the number expected, the one got, the scale, the bound."""
+        """Yield each comparison: label, value expected, value got, scale, bound."""
         gradients = self.gradients(*self.inputs, *self.gy)
         least = 1e-3 * _dots(self.gy, self.call(self.op, *self.inputs))[1]
         seconds: Sequence[Any] = ()
@@ -207,7 +207,7 @@ class _Check:
         return self.checked("backward", self.call(self.op.backward, *arrays), self.inputs)
 
     def slope(self, function: Callable[..., Any], i: int, along: Array) -> Any:
-        """The derivative of a function of (inputs, gy) by the i-th one, by two differences."""
+        """Return the derivative of a function of (inputs, gy) by argument i, by two differences."""
         arrays = [*self.inputs, *self.gy]
         at = arrays[i]
         assert at is not None
@@ -225,12 +225,12 @@ class _Check:
 
 
 def _each(results: Any) -> tuple[Any, ...]:
-    """The results of a call, also where there is one."""
+    """Return the results of a call as a tuple, also for a single result."""
     return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
 
 def _generator(rng: Any) -> np.random.Generator:
-    """A generator, from a seed unless it is one."""
+    """Return the generator, or a new one from a seed."""
     try:
         if isinstance(rng, NOT_NUMBERS):
             raise TypeError
@@ -243,13 +243,13 @@ def _generator(rng: Any) -> np.random.Generator:
 
 
 def _dots(a: Sequence[Any], b: Any) -> tuple[float, float]:
-    """The same as `_dot`, of several arrays."""
+    """Return the sums of `_dot` over pairs of arrays."""
     products = [_dot(x, y) for x, y in zip(a, _each(b), strict=True)]
     return sum(s for s, _ in products), sum(s for _, s in products)
 
 
 def _dot(a: Any, b: Any) -> tuple[float, float]:
-    """The inner product, and the same with magnitudes; of absent arrays it is 0."""
+    """Return the inner product, and that of the magnitudes; 0 for absent arrays."""
     if a is None or b is None:
         return 0.0, 0.0
     products = np.asarray(a) * np.asarray(b)

@@ -1,1 +1,1 @@
-"""The calls of other libraries, answered by this one."""
+"""Interfaces of other libraries, implemented by this one."""

@@ -1,3 +1,3 @@
-"""The operators on CUDA devices: imported when an array or a graph of a device comes along."""
+"""The operators on CUDA devices; imported on first use of an array or a graph of a device."""
 
 from ._graph import DeviceGraph as DeviceGraph

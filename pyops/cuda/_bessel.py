@@ -1,4 +1,4 @@
-"""Radial bases on a device: launches of kernels/bessel.cu, and the zeros of Bessel functions."""
+"""Radial bases on a device: launches of kernels/bessel.cu, and zeros of Bessel functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 def _value_and_slope(degree: int, t: Doubles) -> tuple[Doubles, Doubles]:
-    """j_l(t) and its slope at arguments above l."""
+    """Return j_l(t) and its derivative, for arguments t > l."""
     before, here = np.cos(t) / t, np.sin(t) / t
     for k in range(degree):
         before, here = here, (2 * k + 1) / t * here - before
@@ -25,9 +25,9 @@ def _value_and_slope(degree: int, t: Doubles) -> tuple[Doubles, Doubles]:
 
 @functools.cache
 def zeros_and_norms(degrees: int, count: int) -> tuple[Doubles, Doubles]:
-    """The first positive zeros z of j_0, j_1, ..., and z sqrt(2) / |j_(l+1)(z)|, [degree, n].
+    """Return the first positive zeros z of j_0, j_1, ... and z sqrt(2) / |j_(l+1)(z)|, [degree, n].
 
-    Those of j_l lie between those of j_(l-1), where bisection keeps Newton's steps.
+    The zeros of j_l interlace those of j_(l-1), which bracket Newton's method with bisection.
     """
     zeros = np.pi * np.arange(1, count + degrees, dtype=np.float64)
     found, norms = np.empty((2, degrees, count))
@@ -49,7 +49,7 @@ def zeros_and_norms(degrees: int, count: int) -> tuple[Doubles, Doubles]:
 
 
 class Basis:
-    """The columns of a basis, in the form that the kernels take."""
+    """A basis in the form that the kernels take."""
 
     def __init__(self, rt: Runtime, a: Any, columns: int, each: int = 1, **tables: Any) -> None:
         self.rt, self.a, self.columns = rt, a, columns
@@ -72,7 +72,7 @@ class Basis:
         self, by_x: Any, by_w: Any = None, dgy: Any = None, second: bool = False,
         hx: Any = None, hw: Any = None,
     ) -> None:  # fmt: skip
-        """Gradients of either order; by_w is summed over the samples."""
+        """Store the gradients of first or second order; by_w is summed over the samples."""
         a = self.a
         shape = a.num_samples, self.columns
         terms = None if by_w is None else self.rt.empty(shape, "float64")

@@ -1,6 +1,6 @@
-"""Machine code of the sources: compiled by NVRTC when first wanted, then kept on disk.
+"""Machine code of the CUDA sources: compiled by NVRTC on first use, then cached on disk.
 
-CuPy's own way would add `-ftz=true`, which turns subnormal numbers to zero.
+CuPy's own compilation would add `-ftz=true`, which flushes subnormal numbers to zero.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from ._source import OPTIONS
 
 
 def compiled(text: str, *, architecture: int) -> tuple[str, Any]:
-    """Machine code, "cubin", of a source for a compute capability such as 90; for one that NVRTC
-    does not know yet the driver's language, "ptx", for the newest that it does.
+    """Return the kind and code of a source compiled for a compute capability such as 90.
+
+    The kind is "cubin", or "ptx" for the newest architecture that NVRTC knows if it does not know
+    this one.
 
     Raises
     ------
     RuntimeError
-        If there are errors in the source; the compiler's log.
+        If the source has errors, with the compiler's log.
     """
     from cupy.cuda import nvrtc
 
@@ -34,7 +36,7 @@ def compiled(text: str, *, architecture: int) -> tuple[str, Any]:
         nvrtc.compileProgram(program, [*OPTIONS, f"--gpu-architecture={code}"])
         if architecture > newest:
             return "ptx", nvrtc.getPTX(program)
-        return "cubin", nvrtc.getCUBIN(program) + b"\0"  # CuPy leaves the last byte out
+        return "cubin", nvrtc.getCUBIN(program) + b"\0"  # CuPy drops the last byte
     except nvrtc.NVRTCError as error:
         raise RuntimeError(nvrtc.getProgramLog(program)) from error
     finally:
@@ -42,7 +44,7 @@ def compiled(text: str, *, architecture: int) -> tuple[str, Any]:
 
 
 def kept(text: str, architecture: int) -> Path:
-    """The file with the machine code of a source."""
+    """Return the cached file with the machine code of a source."""
     from cupy.cuda import nvrtc
 
     made_of = "\0".join([text, *OPTIONS, str(architecture), str(nvrtc.getVersion())])
@@ -56,14 +58,14 @@ def kept(text: str, architecture: int) -> Path:
     handle, draft = tempfile.mkstemp(dir=folder())
     with os.fdopen(handle, "wb") as file:
         file.write(code)
-    os.replace(draft, path)  # at once, whoever else writes it
+    os.replace(draft, path)  # atomic if another process writes the same file
     return path
 
 
 @functools.cache
 def folder() -> Path:
-    """PYOPS_CACHE_DIR, or a folder of the user's caches; one that goes with the process where
-    neither can be written to."""
+    """Return PYOPS_CACHE_DIR or the user's cache directory; if neither is writeable, a temporary
+    one of this process."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     wanted = Path(os.environ.get("PYOPS_CACHE_DIR") or os.path.join(caches, "pyops"))
     try:

@@ -1,8 +1,8 @@
-"""What a kernel network makes of features: sums over entries, products with its last layer.
+"""Convolutions with a kernel network: sums over entries times the last layer.
 
     Z_i = sum over in(i) of (hidden_e | 1) (x) h_j,  m_i = Z_i W,  W = [V; b_v]
 
-with the rows of a graph in pieces, so many at a time that `WORKSPACE` holds their Z.
+Rows of a graph are split into segments ("pieces"); the Z of a batch of them fits in `WORKSPACE`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from ._runtime import Runtime
 
 WORKSPACE = 2**27
-"""Bytes of the largest of the working arrays."""
+"""Largest size of a work array in bytes."""
 UNITS = 64
-"""Hidden units that a block of the kernels takes."""
+"""Hidden units per block of the kernels."""
 ROWS = 256
 """Rows of a matrix that a block sums, as in kernels/row_sums.cu."""
 Product = tuple[bool, Any]
-"""Whether the sums are those of the derivative, and the matrix that they are multiplied by."""
+"""Whether to use the derivatives of the sums, and the matrix that multiplies the sums."""
 
 
 def blocks(number: int, size: int = 256) -> int:
@@ -29,7 +29,7 @@ def blocks(number: int, size: int = 256) -> int:
 
 
 class RowSums:
-    """The sum of the rows of matrices of so many rows, which come one by one; in float64."""
+    """Sum in float64 of the rows of several matrices, added one by one; `counts` are their rows."""
 
     def __init__(self, rt: Runtime, counts: Sequence[int], columns: int) -> None:
         self.rt, self.columns, self.done = rt, columns, 0
@@ -49,7 +49,7 @@ class RowSums:
 
 
 class Layer:
-    """The first layer of a network, with its derivative along cotangents."""
+    """Hidden layer of a kernel network, with its tangent along the cotangents h."""
 
     def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
         self.rt, self.a, self.dtype = rt, a, a.params.dtype
@@ -60,25 +60,25 @@ class Layer:
         self.moves = self.dcoords is not None or self.dparams is not None
 
     def weight(self, params: Any, rows: int) -> Any:
-        """The last layer of a block, [rows of V and b_v, ...]."""
+        """Return the last layer of a parameter block, [rows of V and b_v, ...]."""
         return params[self.length :].reshape(rows, -1)
 
     def multiply(self, left: Any, right: Any, out: Any = None) -> Any:
         return self.rt.matmul(left, right, out, self.a.precision)
 
     def store(self, out: Any, start: int, sums: Any) -> None:
-        """Sums in their place in a block of parameters."""
+        """Store or add sums at their position in a parameter block."""
         part = out[start : start + sums.size]
         part[...] = part + sums.reshape(-1) if self.a.accumulate else sums.reshape(-1)
 
 
 class Convolution(Layer):
-    """A layer and the entries of a graph that it is for."""
+    """Convolution of features with a hidden layer over the entries of a graph."""
 
     given: tuple[Any, Any] = (None, None)
-    """A layer that is not made of coordinates, and its derivative."""
+    """A layer given for each edge instead of coordinates, and its derivative."""
     divisors: Any = None
-    """What the sums of the rows of destinations are divided by."""
+    """Divisors of the sums of each destination."""
 
     def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
         super().__init__(rt, a)
@@ -91,12 +91,12 @@ class Convolution(Layer):
             self.matrix_tangent = self.weight(self.dparams, units * inward)
 
     def turn(self, matrix: Any) -> Any:
-        """The matrix with rows for the features of destinations and columns for sources."""
+        """Return the matrix with features of destinations as rows and of sources as columns."""
         blocks = matrix.reshape(-1, self.a.in_features, self.a.out_features)
         return blocks.swapaxes(1, 2).reshape(-1, self.a.in_features)
 
     def parts(self, pieces: Any, width: int) -> list[tuple[int, int]]:
-        """First and last of as many pieces as go together."""
+        """Return start and stop of each batch of segments."""
         each = (self.sizes[1] + 1) * width * self.dtype.itemsize
         most = max(1, WORKSPACE // each)
         starts = range(0, len(pieces), most)
@@ -105,7 +105,7 @@ class Convolution(Layer):
     def outer(
         self, side: str, start: int, stop: int, features: Any, tangent: Any, along: bool
     ) -> Any:
-        """Z of some pieces, or its derivative; that of n only if it is not 0 for all."""
+        """Return Z of some segments, or its derivative; includes n unless that is always 0."""
         graph, width, hidden = self.a.graph, features.shape[1], self.sizes[1]
         alone = self.given[0] is not None or (along and tangent is None)
         units = hidden if alone else hidden + 1
@@ -136,7 +136,7 @@ class Convolution(Layer):
 
     @functools.cached_property
     def gm(self) -> Any:
-        """What gy has for the row of each incoming piece, 0 where that has no entries."""
+        """gy of the row of each incoming segment, 0 if the row has no entries."""
         graph = self.a.graph
         gy: Any = self.gy
         pieces = graph._index("in_pieces")
@@ -150,7 +150,7 @@ class Convolution(Layer):
     def gather(
         self, side: str, features: Any, tangent: Any, products: Sequence[Product], y: Any
     ) -> None:
-        """y (+)= the sums over the rows of a side, multiplied."""
+        """Compute y (+)= the sums over the rows of a side, multiplied by the matrices."""
         a, rt = self.a, self.rt
         pieces, joins = (a.graph._index(f"{side}_{name}") for name in ("pieces", "joins"))
         whole = len(pieces) == len(y) and a.graph.shortest(side) > 0 and not a.accumulate
@@ -172,20 +172,22 @@ class Convolution(Layer):
             rt.launch("gno", "join", self.dtype, blocks(y.size), 256, held, WIDTH=16)
 
     def apply(self, sums: Any, matrix: Any, out: Any = None) -> Any:
-        """Z W of some rows."""
+        """Return Z W of some rows."""
         return self.multiply(sums, matrix[: sums.shape[1]], out)
 
     def unfold(self, gm: Any, matrix: Any) -> Any:
-        """W gm of some rows."""
+        """Return W gm of some rows."""
         return self.multiply(gm, matrix.T)
 
     def pair(self, sums: Any, gm: Any) -> Any:
-        """The sum of Z (x) gm over some rows."""
+        """Return the sum of Z (x) gm over some rows."""
         return self.multiply(sums.T, gm)
 
     def weight_sum(self, along: bool) -> Any:
-        """The gradient by the last layer, without the rows of b_v where Z has none; in float64
-        where it has several terms."""
+        """Return the gradient by the last layer, without the rows of b_v if Z has none.
+
+        Several batches are summed in float64.
+        """
         a, parts = self.a, self.parts(self.gm, self.a.in_features)
         if not parts:
             return self.rt.zeros(self.matrix.shape, "d")
@@ -200,7 +202,7 @@ class Convolution(Layer):
         return total
 
     def weight_gradient(self, along: bool, out: Any) -> None:
-        """The gradient by the last layer in its place in `out`."""
+        """Store the gradient by the last layer at its position in `out`."""
         sums = self.weight_sum(along)
         self.store(out, self.length, sums)
         rest = out[self.length + sums.size :]
@@ -208,7 +210,7 @@ class Convolution(Layer):
             rest[...] = 0
 
     def pull(self, second: bool, by_unit: Any, by_entry: Any, sums: Any) -> None:
-        """From the gradients of the destinations to those by the layer of each entry."""
+        """Propagate the gradients of the destinations to the layer of each entry (its VJP)."""
         a, rt, hidden = self.a, self.rt, self.sizes[1]
         names = "in_pieces", "in_nodes", "in_edges"
         pieces, nodes, edges = map(a.graph._index, names)
@@ -257,7 +259,7 @@ class Convolution(Layer):
         self.rt.launch("gno", "by_edge", self.dtype, blocks(out.size), 256, held, WIDTH=16)
 
     def layer_gradient(self, second: bool, gcoords: Any, gparams: Any) -> None:
-        """Those by coords and by the first layer, as far as they are wanted."""
+        """Compute the requested gradients by coords and by the first layer."""
         a, rt = self.a, self.rt
         by_entry = sums = None
         if gcoords is not None:

@@ -1,4 +1,4 @@
-"""What there is to compute on: CuPy, a driver, devices."""
+"""The CUDA platform: CuPy, a driver, devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._runtime import cupy_runtime
 
 
 class Stream:
-    """A stream of another library, by its address."""
+    """A stream of another library, given by its address."""
 
     def __init__(self, address: int) -> None:
         self.address = address
@@ -20,7 +20,7 @@ class Stream:
 
 
 class Platform:
-    """CuPy: what launches kernels and allocates arrays, and the devices it sees."""
+    """CuPy, which launches kernels and allocates arrays, and the devices it sees."""
 
     def __init__(self) -> None:
         import cupy
@@ -29,19 +29,19 @@ class Platform:
         self.count: int = cupy.cuda.runtime.getDeviceCount()
 
     def current(self) -> int:
-        """The number of the caller's current device."""
+        """Return the number of the caller's current device."""
         return int(self.cupy.cuda.runtime.getDevice())
 
     def on(self, number: int) -> Any:
-        """A context in which a device is the current one."""
+        """Return a context in which a device is current."""
         return self.cupy.cuda.Device(number)
 
     def stream(self, address: int) -> Any:
-        """A context in which a stream of another library is the current one."""
+        """Return a context in which a stream of another library is current."""
         return self.cupy.cuda.Stream.from_external(Stream(address))
 
     def memory(self, make: Callable[[int], Any]) -> Any:
-        """A context in which new arrays lie in what another library makes, of so many bytes."""
+        """Return a context in which CuPy allocates by `make`, an allocator of another library."""
         number, cuda = self.current(), self.cupy.cuda
 
         def allocate(size: int) -> Any:
@@ -51,13 +51,13 @@ class Platform:
         return cuda.using_allocator(allocate)
 
     def owner(self, array: Any) -> Any:
-        """What the other library made, whose first byte is that of an array from there."""
+        """Return the object of the other allocator that owns the memory of an array."""
         return array.data.mem._owner
 
     def adopt(self, value: Any) -> tuple[Any, int]:
-        """The CuPy array of an array on a device, in the same memory, and the device.
+        """Return a CuPy view of an array on a device, and the device.
 
-        DLPack orders the work on the stream that wrote it before that on the current one.
+        DLPack orders the work of the producer's stream before that of the current one.
         """
         array = value
         if not isinstance(value, self.cupy.ndarray):
@@ -66,13 +66,13 @@ class Platform:
         return array, int(array.device.id)
 
     def address(self, array: Any) -> int:
-        """Where the first element is."""
+        """Return the address of the first element."""
         return int(array.data.ptr)
 
     def copy(self, array: Any) -> Any:
-        """A copy of an array of the host that every stream may read.
+        """Copy an array of the host to memory that every stream may read.
 
-        It is in no pool, whose memory the stream of today could use again while others read it.
+        The memory belongs to no pool: a pool could reuse it on this stream while others read it.
         """
         with self.cupy.cuda.using_allocator():
             moved = self.cupy.array(array)
@@ -80,11 +80,11 @@ class Platform:
         return moved
 
     def to_host(self, array: Any) -> Any:
-        """A copy of an array on a device, in host memory."""
+        """Return a copy of a device array in host memory."""
         return self.cupy.asnumpy(self.adopt(array)[0])
 
     def concatenate(self, arrays: Sequence[Any]) -> Any:
-        """A new array of these, along their first axis."""
+        """Concatenate arrays along their first axis."""
         return self.cupy.concatenate(arrays)
 
 
@@ -94,7 +94,7 @@ def found() -> Platform:
 
 
 def platform(caller: str) -> Platform:
-    """The platform of this process.
+    """Return the platform of this process.
 
     Raises
     ------

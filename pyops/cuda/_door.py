@@ -1,4 +1,4 @@
-"""Calls with arrays on a CUDA device: checked by the plans of the host, run by a room of `ops`."""
+"""Calls with arrays on a CUDA device: checked by host plans, run by the functions in `ops`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(
     out: Sequence[Any] | None,
     accumulate: bool,
 ) -> tuple[Any, ...]:
-    """Check a call, queue its kernels on the caller's current stream, return its outputs."""
+    """Check a call, enqueue its kernels on the caller's current stream, return its outputs."""
     call = Call(phase, given)
     rooms = {part: find_room(part) for part in phase.parts}
     rows = {n: options[n] for n in phase.signature.indexed if n in options}
@@ -90,7 +90,7 @@ def run(
 
 
 class Call:
-    """The arguments of a call, as arrays of the runtime and as the host can check them."""
+    """Arguments of a call: device arrays, and host stand-ins of their shapes for the checks."""
 
     def __init__(self, phase: Phase, given: Sequence[Any]) -> None:
         self.phase, self.given = phase, given
@@ -98,7 +98,7 @@ class Call:
         self.runtime = self.platform.runtime
         self.graph: DeviceGraph | None = None
         self.stand_ins: list[Any] = []
-        """Arrays of the same shapes and types, of which only these are looked at."""
+        """Host arrays of the same shapes and dtypes, whose elements are never read."""
         self._arrays: list[Any] = []
         self.device, self._first = -1, 0
         for place, argument in enumerate(given):
@@ -135,7 +135,7 @@ class Call:
             )
 
     def _label(self, place: int) -> str:
-        """What an argument is called, where the operator takes as many."""
+        """Return the name of an argument in messages."""
         graph = [_NO_GRAPH] if self.phase.signature.has_graph else []
         if graph and place == 0:
             return f"{self.phase.caller}: graph"
@@ -143,14 +143,14 @@ class Call:
         return f"{self.phase.caller}: {self.phase.slots[places.index(place)].label}"
 
     def inputs(self, plan: Plan) -> list[Any]:
-        """The arrays as the kernels take them."""
+        """Return the arrays as the kernels take them."""
         arrays = [self.runtime.xp.ascontiguousarray(array) for array in self._arrays]
         return arrays + [self.runtime.zeros(shape, plan.dtype) for shape in plan.zeros]
 
     def buffers(
         self, plan: Plan, out: Sequence[Any] | None, accumulate: bool, inputs: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """The arrays that kernels write to, and for each where it has to be copied to, if so."""
+        """Return the arrays that kernels write, and for each the array to copy it to, or None."""
         buffers: list[Any] = []
         targets: list[Any] = []
         make = self.runtime.zeros if accumulate else self.runtime.empty
@@ -168,7 +168,7 @@ class Call:
         return buffers, targets
 
     def rows(self, name: str, rows: Any, length: int | None) -> Any:
-        """The row numbers of an option, counted from 1; 0 for no row."""
+        """Return the row numbers of an option, 1-based; 0 for none."""
         if on_device(rows):
             raise TypeError(
                 f"{self.phase.caller}: {name}: expected row numbers in host memory, where they "
@@ -186,7 +186,7 @@ class Call:
         return graph.rows((self.phase.room, name, length), rows, check)
 
     def table(self, array: Any) -> Any:
-        """A small array on the device, copied when a call first needs it."""
+        """Return a small array on the device, copied on first use."""
         key = self.platform, self.device, array.shape, array.dtype.char, array.tobytes()
         found = _TABLES.get(key)
         if found is None:
@@ -198,7 +198,7 @@ class Call:
     def check_output(
         self, label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> Any:
-        """An array given to be written to."""
+        """Return an array for `out` if it is on the device, of the given shape and dtype."""
         if not on_device(array):
             raise TypeError(
                 f"{label}: expected an array on the device like the arguments, got {kind_of(array)}"
@@ -214,7 +214,7 @@ class Call:
         return buffer
 
     def share(self, one: Any, other: Any) -> bool:
-        """Whether two arrays given meet in memory."""
+        """Return whether two arrays overlap in memory."""
         return self._meet(self.platform.adopt(one)[0], self.platform.adopt(other)[0])
 
     def _meet(self, one: Any, other: Any) -> bool:
@@ -222,7 +222,7 @@ class Call:
         return start < last and first < stop
 
     def _ends(self, array: Any) -> tuple[int, int]:
-        """The addresses from the lowest element to the end of the highest."""
+        """Return the addresses of the lowest element and of the end of the highest."""
         start = self.platform.address(array)
         if 0 in array.shape:
             return start, start
@@ -232,7 +232,7 @@ class Call:
 
 
 _NO_MEMORY = re.compile("out of memory|OUT_OF_MEMORY|ALLOC_FAILED|MemoryAllocation")
-"""What libraries of CUDA, and torch, say of it in errors of their own."""
+"""Out-of-memory errors of the CUDA libraries and of torch."""
 _MOST_TABLES = 10_000
 _TABLES: dict[Any, Any] = {}
 _NO_GRAPH = Graph([], [])
@@ -240,13 +240,13 @@ _NO_GRAPH = Graph([], [])
 
 @functools.lru_cache(maxsize=10_000)
 def stand_in(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """An array of the host like one in C order, of no size in memory: nobody reads its elements."""
+    """Return a host array like one in C order, without memory: its elements are never read."""
     strides = [dtype.itemsize * n for n in packed(shape)]
     return np.lib.stride_tricks.as_strided(np.zeros((), dtype), shape, strides)
 
 
 def check_part(label: str, array: object) -> Any:
-    """The argument, if it is an array on a device in a supported precision."""
+    """Return the argument if it is a device array of a supported precision."""
     if not on_device(array):
         raise TypeError(f"{label}: expected an array on a device, got {kind_of(array)}")
     found, _ = platform(label.partition(":")[0]).adopt(array)
@@ -256,7 +256,7 @@ def check_part(label: str, array: object) -> Any:
 
 
 PRECISE = ("gno_conv", "gno_kernel", "kernel_conv", "ono_", "lno_", "orthonormalize", "dimenet")
-"""How the names of rooms begin that multiply matrices by cuBLAS."""
+"""Prefixes of the operators that multiply matrices by cuBLAS."""
 
 
 def check_precision(phase: Phase, precision: object) -> str:
@@ -271,12 +271,12 @@ def check_precision(phase: Phase, precision: object) -> str:
 
 
 def rooms() -> list[str]:
-    """The operators that run on a device."""
+    """Return the operators that run on a device."""
     return sorted(module.name for module in pkgutil.iter_modules(ops.__path__))
 
 
 def find_room(phase: Phase) -> Callable[[Any, Any], None]:
-    """The function that runs a phase."""
+    """Return the function that runs a phase."""
     found = _function(phase.room, phase.kernel) if phase.room in rooms_set() else None
     if found is None:
         raise NotImplementedError(

@@ -1,7 +1,7 @@
-"""Attention whose scores belong to the entries: they are no sums of numbers of both ends.
+"""Attention with per-entry scores: these are not sums of node scores of both ends.
 
-Scores and what follows from them are [entries, heads] along the incoming rows, as long as a call
-lasts; what they weigh is gathered.
+Scores and their derivatives are [entries, heads] in CSC order, kept for the duration of a call;
+the weighted features are gathered.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ IDENTITY = 2
 
 
 class EntryAttention(Attention):
-    """Weights of the values of the entries, and the gradients by these weights' scores."""
+    """Weighted sums of values over entries, and the gradients by the scores of the weights."""
 
     by_entry = True
     values: Gathered
-    """What is summed up,"""
+    """Values that are summed."""
     moved: Gathered | None = None
-    """and its tangent."""
+    """Their tangent."""
     tangents: tuple[Any, ...] | None = None
-    """Those of the scores and of the mask, of second order."""
+    """Tangents of the scores and of the mask, for second order."""
     weights: Any
     """Mask times alpha."""
     tweights: Any = None
@@ -37,7 +37,7 @@ class EntryAttention(Attention):
         self.known: dict[str, Any] = {}
 
     def features(self, array: Any, of_edges: Any = None, scale: float = 1.0) -> list[Gathered]:
-        """Features by heads, if there are any."""
+        """Return features by heads as a list of one, empty if there are none."""
         if array is None and of_edges is None:
             return []
         return [Gathered(array, self.heads * self.width, self.width, scale, of_edges)]
@@ -52,7 +52,7 @@ class EntryAttention(Attention):
         self.alone(step, self.owners(), **self.known, **arrays)
 
     def soften_by(self, scores: Any, tangents: Any) -> None:
-        """The softmax of the scores."""
+        """Compute the softmax of the scores."""
         self.scores = self.heads, IDENTITY, 0.0, None, None, scores, self.mask
         self.weights = self.numbers()
         self.soften(None if self.second else self.weights)
@@ -64,7 +64,7 @@ class EntryAttention(Attention):
         self.step(ALPHA, first=self.a.alpha)
 
     def move_weights(self) -> None:
-        """The weights again and their tangents."""
+        """Recompute the weights, and compute their tangents."""
         self.tweights = self.numbers()
         self.step(MEANS, first=self.weights)
         self.known["mean"] = self.sum_into(self.weights)
@@ -85,13 +85,13 @@ class EntryAttention(Attention):
     def terms(
         self, weights: Any, tweights: Any, of: list[Gathered], moved: list[Gathered]
     ) -> list[Term]:
-        """What a sum of weights times features is made of, or its tangent."""
+        """Return the terms of a sum of weights times features, or of its tangent."""
         if not self.second:
             return [(weights, some) for some in of]
         return [(tweights, some) for some in of] + [(weights, some) for some in moved]
 
     def by_scores(self, gmask: Any) -> tuple[Any, Any]:
-        """The gradients by the scores and their tangents; those by the mask where wanted."""
+        """Return the gradients by the scores and their tangents; store those by the mask."""
         dots, tdots = self.numbers(), None
         if self.moved is not None:
             tdots = self.numbers()
@@ -114,19 +114,19 @@ class EntryAttention(Attention):
         return neighbours.into(self.a, nodes=self.a.in_nodes, edges=self.a.in_edges)
 
     def outward(self) -> tuple[Rows, Any]:
-        """The entries of each source, and their places along the incoming rows."""
+        """Return the entries of each source, and their positions in CSC order."""
         rows = neighbours.out_of(self.a, nodes=self.a.out_nodes)
         return rows, self.a.graph._index("out_entries")
 
     def of_edges(self) -> tuple[Rows, Any]:
-        """The entries of each edge, and their places."""
+        """Return the entries of each edge, and their positions in CSC order."""
         nodes, _ = neighbours.along(self.a, self.owners())
         return neighbours.of_edges(self.a, nodes=nodes), self.a.id_entries
 
 
 def phases(kind: Callable[..., Any], inputs: Sequence[str]) -> tuple[Callable[..., None], ...]:
-    """forward, attention, backward and double_backward of a room, of what has the gradients by
-    these inputs in its `pull`."""
+    """Return forward, attention, backward and double_backward of an operator whose `pull` computes
+    the gradients by these inputs."""
 
     def gradients(a: Any, prefix: str) -> list[Any]:
         return [getattr(a, prefix + name) for name in inputs]

@@ -1,4 +1,4 @@
-"""The entries that attain extremes, and the way back through them, on a device."""
+"""Entries that attain extremes (argmax, argmin), and VJPs through them, on a device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._neighbours import Columns
 
 
 class _Arguments:
-    """Sizes and index arrays of a graph, as rooms have them."""
+    """Sizes and index arrays of a graph as attributes, as kernels name them."""
 
     def __init__(self, graph: DeviceGraph) -> None:
         self.graph, self.runtime = graph, graph._platform.runtime
@@ -21,9 +21,9 @@ class _Arguments:
 
 
 def attained(graph: DeviceGraph, x: Any, edge: Any, weight: Any, most: bool) -> Any:
-    """The entry that attains each extreme of the messages, the first of equals; -1 in empty rows.
+    """Return the entry that attains each extreme of the messages, the first of equals.
 
-    Entries are numbered along the incoming rows. Messages are as those of `aggregate`.
+    Entries are numbered in CSC order, -1 for rows without entries. Messages are as in `aggregate`.
     """
     a = _Arguments(graph)
     rt = a.runtime
@@ -42,9 +42,9 @@ def attained(graph: DeviceGraph, x: Any, edge: Any, weight: Any, most: bool) -> 
 
 
 def pull(graph: DeviceGraph, entries: Any, gy: Any, columns: slice, of_edges: bool) -> Any:
-    """The gradient by features of edges, or sources, that became some columns of the messages.
+    """Return the gradient by edge or source features that form some columns of the messages.
 
-    Of what `entries` has, what is no entry of its row counts for nothing.
+    Elements of `entries` that are not entries of their row do not contribute.
     """
     a = _Arguments(graph)
     rt, width = a.runtime, columns.stop - columns.start

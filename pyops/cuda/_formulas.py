@@ -1,6 +1,6 @@
-"""The table of the elementwise functions as CUDA: Fortran's expressions, read by Python's parser.
+"""CUDA code of the elementwise functions: translates the table's Fortran expressions.
 
-The two languages write all that the table uses alike but for the relations and `merge`.
+Python's parser reads the expressions, which differ in C++ only in relations and `merge`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SIGNS: dict[type[ast.AST], str] = {
 
 
 def cuda(formula: str) -> str:
-    """A formula of the table in C++, all numbers of the working precision."""
+    """Return a formula of the table in C++, with constants of the working precision."""
     for fortran, python in _WORDS.items():
         formula = formula.replace(fortran, python)
     return _text(ast.parse(re.sub(r"\s+", " ", formula).strip(), mode="eval").body)
@@ -60,7 +60,7 @@ def _text(node: ast.expr) -> str:
 
 
 def _function(code: int, function: Function) -> str:
-    """All forms of a function, in order of their numbers; what is not among them is 0."""
+    """Return the code of all forms of a function in order of their numbers; other forms are 0."""
     lines = [f"#if CODE == {code}  // {function.name}"]
     for form, of in enumerate(FORMS, start=1):
         formula = of(function)
@@ -75,7 +75,7 @@ def _function(code: int, function: Function) -> str:
 
 @functools.cache
 def functions() -> str:
-    """The function `evaluate` of the kernels, for the function with number CODE."""
+    """Return the kernels' function `evaluate`, for the function with number CODE."""
     head = (
         "__device__ inline real evaluate(whole form, real p, real x, real y, real g, real h, "
         "real k) {"
@@ -85,5 +85,5 @@ def functions() -> str:
 
 
 def codes() -> str:
-    """The line that lists the numbers of the functions."""
+    """Return the source line that lists the codes of the functions."""
     return f"//! CODE {' '.join(str(code) for code in range(1, len(FUNCTIONS) + 1))}\n"

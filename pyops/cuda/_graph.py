@@ -13,13 +13,13 @@ from ..graph import Graph
 from ._device import Platform, platform
 
 PIECE = 1024
-"""Most entries of a row that are summed one after the other."""
+"""Most entries of a row segment."""
 
 
 class DeviceGraph:
-    """A graph on a CUDA device, as `Graph.to_device` makes it; it goes with arrays there alone.
+    """A graph on a CUDA device, made by `Graph.to_device`; takes arrays of that device only.
 
-    Each index array is copied when a call first needs it, and then stays.
+    Each index array is copied on first use and kept.
     """
 
     __slots__ = ("_arrays", "_device", "_host", "_platform", "_rows")
@@ -34,7 +34,7 @@ class DeviceGraph:
 
     @property
     def device(self) -> int:
-        """The number of the device."""
+        """Device number."""
         return self._device
 
     @property
@@ -73,11 +73,11 @@ class DeviceGraph:
         return self._index("edge_ids")
 
     def to_host(self) -> Graph:
-        """The graph that this one was made of."""
+        """Return the host graph of this graph."""
         return self._host
 
     def to_device(self, device: int | None = None) -> DeviceGraph:
-        """This graph, or that on another device, see `Graph.to_device`."""
+        """Return this graph, or the same on another device, see `Graph.to_device`."""
         return self if device == self._device else to_device(self._host, device)
 
     def with_edge_ids(self, *args: Any, **keywords: Any) -> DeviceGraph:
@@ -85,11 +85,11 @@ class DeviceGraph:
         return to_device(self._host.with_edge_ids(*args, **keywords), self._device)
 
     def _here(self) -> Any:
-        """A context in which its device is the current one."""
+        """Return a context in which the graph's device is current."""
         return self._platform.on(self._device)
 
     def rows(self, key: Any, given: Any, check: Callable[[], Indices]) -> Any:
-        """Row numbers of an option on the device: those of the last call if they are the same."""
+        """Return row numbers of an option on the device: those of the last call if equal."""
         kept = self._rows.get(key)
         if kept is None or kept[0].dtype != given.dtype or not np.array_equal(kept[0], given):
             checked = check()
@@ -100,14 +100,14 @@ class DeviceGraph:
         return f"Device{self._host!r}"[:-1] + f", device={self._device})"
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Where the index arrays are, as arrays say it."""
+        """Return the device type and number of the index arrays, as DLPack arrays do."""
         return 2, self._device
 
     def _index(self, name: str) -> Any:
-        """An index array of the kernels, counted from 1 and copied when first asked for.
+        """Return an index array of the kernels, 1-based and copied on first use.
 
-        Those of the host, and besides: ``in_rows``, the destination of each entry along the
-        incoming rows; ``in_pieces`` and ``in_joins``, see `cut`; and the same for outgoing rows.
+        In addition to those of the host: ``in_rows``, the destination of each entry in CSC order;
+        ``in_pieces`` and ``in_joins``, see `cut`; and the same for outgoing rows.
         """
         found = self._arrays.get(name)
         if found is None:
@@ -117,11 +117,11 @@ class DeviceGraph:
         return found
 
     def longest(self, side: str) -> int:
-        """The most entries of an incoming row, "in", an outgoing one, "out", or an edge, "id"."""
+        """Return the largest in-degree ("in"), out-degree ("out") or entries of an edge ("id")."""
         return self._extremes(side)[1]
 
     def shortest(self, side: str) -> int:
-        """The fewest; 0 where there are no rows."""
+        """Return the smallest; 0 if there are no rows."""
         return self._extremes(side)[0]
 
     def _extremes(self, side: str) -> tuple[int, int]:
@@ -146,10 +146,10 @@ class DeviceGraph:
 
 
 def cut(offsets: Indices) -> tuple[Indices, Indices]:
-    """Rows in pieces of at most `PIECE` entries, one at least to a row.
+    """Split rows into segments of at most `PIECE` entries, at least one for each row.
 
-    First the row of each piece and where its entries start and stop; then the offsets of the
-    pieces of each row. All counted from 0.
+    Returns row, first entry and end of each segment, and the segment offsets of each row, all
+    0-based.
     """
     steps = np.diff(offsets)
     parts = np.maximum(1, -(-steps // PIECE))

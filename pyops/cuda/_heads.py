@@ -1,6 +1,6 @@
-"""What has heads on a device: softmax over the entries of rows, and rows gathered head by head.
+"""Kernels by heads on a device: softmax over the entries of rows, and gathers head by head.
 
-Launches of kernels/attend.cu and kernels/scores.cu.
+Launches kernels/attend.cu and kernels/scores.cu.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ._runtime import Runtime
 
 WARP, VECTOR, SLOTS = 32, 4, 2
 WIDE = "attend_back", "gather", "multiply", "average"
-"""The kernels that read features; others read numbers by heads."""
+"""Kernels that read features; the others read values by entry and head."""
 ALPHA, MEANS, WEIGHTS, SUMS, BACK = range(1, 6)
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Features by heads at the other ends of entries, and a factor of all of them."""
+    """Features by heads to gather at the other ends of entries, and a common factor."""
 
     array: Any
     stride: int
     by_head: int
     scale: float = 1.0
     of_edges: Any = None
-    """What edges add to the features, [edges, heads, width]; either of the two may not be there."""
+    """Edge features to add, [edges, heads, width]; either of `array` and this may be None."""
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -36,16 +36,16 @@ class Gathered:
 
 
 Term = tuple[Any, Gathered]
-"""Weights of entries, and what they are weights of."""
+"""Weights of entries, and the features that they weight."""
 
 
 def _power(n: int) -> int:
-    """The least power of two that is not below."""
+    """Return the smallest power of two >= n."""
     return 1 << max(0, n - 1).bit_length()
 
 
 class Heads:
-    """Kernels that take numbers of entries head by head, and features of a width for each head."""
+    """Launches of kernels on arrays by entry and head, and on features of a width for each head."""
 
     def __init__(self, rt: Runtime, a: Any, dtype: Any, heads: int, width: int) -> None:
         self.rt, self.a, self.dtype = rt, a, dtype
@@ -63,11 +63,11 @@ class Heads:
         return self.rt.empty((count, self.heads if heads is None else heads), self.dtype)
 
     def chunks(self, parts: int) -> int:
-        """How many warps take a row, with these heads and parts of a head."""
+        """Return the number of warps per row, for these heads and parts of a head."""
         return -(-self.heads // (SLOTS * self.across)) * parts
 
     def gather(self, kernel: str, rows: Rows, parts: int, *args: Any) -> None:
-        """Launch for the pieces of long rows, then for the rows."""
+        """Launch a kernel for the segments of long rows, then for the rows."""
         chunks = self.chunks(parts)
         for pieces, units in ((1, rows.pieces), (0, rows.count)):
             self.run(
@@ -78,9 +78,9 @@ class Heads:
     def weigh(
         self, rows: Rows, places: Any, terms: Sequence[Term], out: Any, accumulate: bool
     ) -> None:
-        """out (+)= the sums over the rows of features times weights, 0 without any.
+        """out (+)= the sums over the rows of features times weights, 0 without terms.
 
-        Weights are along the rows, or at `places`, from 1.
+        Weights are in the order of the rows, or at `places`, 1-based.
         """
         if not terms and not accumulate:
             out[...] = 0
@@ -104,7 +104,7 @@ class Heads:
         return neighbours.owners(self.a)
 
     def sum(self, rows: Rows, table: Any, out: Any = None, accumulate: bool = False) -> Any:
-        """The sums over rows of what entries have."""
+        """Return the sums over rows of a table of entries."""
         width = table.shape[1]
         if out is None:
             out = self.numbers_of(rows.count, width)
@@ -122,8 +122,10 @@ class Heads:
         self, sources: Any, destinations: Any, of: Gathered, x: Gathered, dots: Any, *,
         tangent: Any = None, other: Gathered | None = None, other_dots: Any = None,
     ) -> None:  # fmt: skip
-        """The products of features of destinations with those of sources, and what comes of the
-        tangents of either, which lie as they do."""
+        """Store the products of features of destinations and of sources, and their derivatives.
+
+        Tangents of either have the layout of the features.
+        """
         a, moved = self.a, other or Gathered(None, 0, 0)
         by_edges = x.of_edges is not None or moved.of_edges is not None
         self.run(
@@ -135,16 +137,16 @@ class Heads:
 
 
 class Softmax(Heads):
-    """A softmax of scores over the entries into each destination."""
+    """Softmax of scores over the incoming entries of each destination."""
 
     scores: tuple[Any, ...]
-    """Heads, activation, slope; numbers of sources, destinations and edges; factors of edges; and
-    the largest score of each destination and one over its sum of exponentials."""
+    """Heads, activation, slope; scores of sources, destinations and edges; factors of edges; the
+    largest score of each destination and one over its sum of exponentials."""
     by_entry = False
-    """Whether what stands for edges in the scores are numbers of entries."""
+    """Whether the edge scores are stored by entry instead of by edge."""
 
     def soften(self, weights: Any = None) -> None:
-        """The largest scores and the sums; the factors of entries times alpha, if asked for."""
+        """Compute the largest scores and sums; `weights`, if given, gets factor times alpha."""
         a, cut = self.a, self.into.pieces
         top, share = self.numbers_of(a.num_dst), self.numbers_of(a.num_dst)
         partial = self.numbers_of(cut, 2 * self.heads)
@@ -173,7 +175,7 @@ class Softmax(Heads):
         second: Any = None,
         masked: Any = None,
     ) -> None:
-        """A step of `entries_alone`."""
+        """Launch a step of `entries_alone`."""
         a = self.a
         self.run(
             "entries_alone", blocks(a.num_entries * self.heads, 1), step, tangents is not None,
@@ -183,7 +185,7 @@ class Softmax(Heads):
 
 
 class Attention(Softmax):
-    """What rooms of attention share: a mask, heads side by side or averaged."""
+    """Shared parts of the attention operators: mask, heads side by side or averaged."""
 
     def __init__(self, rt: Runtime, a: Any, dtype: Any) -> None:
         super().__init__(rt, a, dtype, a.heads, a.width)
@@ -191,14 +193,14 @@ class Attention(Softmax):
         self.mask = a.mask if a.present >> 4 & 1 else None
 
     def gradients(self) -> Gathered:
-        """gy of each head."""
+        """Return gy by heads."""
         by_head, scale = (self.width, 1.0) if self.a.concat else (0, 1 / self.heads)
         return Gathered(self.a.gy, self.a.out_width, by_head, scale)
 
     def through_average(
         self, compute: Callable[[bool, Any], None], accumulate: bool, out: Any
     ) -> None:
-        """What `compute` leaves by heads, side by side or averaged."""
+        """Store the result that `compute` returns by heads, side by side or averaged."""
         if self.a.concat:
             compute(accumulate, out)
             return

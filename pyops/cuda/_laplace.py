@@ -1,9 +1,8 @@
-"""Exponentials  E_mj = exp(-mu_m t_j),  t_j = j / (n - 1), and what follows from
+"""Exponentials  E_mj = exp(-mu_m t_j),  t_j = j / (n - 1), and the derivatives of
 
-    F = sum over the samples of  a^T E b,
+    F = sum over the samples of  a^T E b.
 
-which the transform and its transpose belong to: the one with cotangent a and input b, the other
-with input a and cotangent b.
+The transform has cotangent a and input b; its transpose has input a and cotangent b.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ class Laplace:
         self.values = xp.exp(-a.poles[:, None] * self.t)
 
     def by_points(self, a: Any, order: int = 0) -> Any:
-        """a E, or with a derivative of E."""
+        """Return a E, or the product with a derivative of E."""
         matrix = self.values * (-self.t) ** order if order else self.values
         return self.rt.matmul(a, matrix, precision=self.a.precision)
 
     def by_modes(self, b: Any, order: int = 0) -> Any:
-        """E b"""
+        """Return E b, or the product with a derivative of E."""
         matrix = self.values * (-self.t) ** order if order else self.values
         return self.rt.matmul(b, matrix.T, precision=self.a.precision)
 
     def put(self, out: Any, *terms: Any) -> None:
-        """Store the sum of the terms that are there."""
+        """Store the sum of the terms that are not None."""
         if out is not None:
             put(out, [term for term in terms if term is not None], self.a.accumulate)
 
@@ -44,7 +43,7 @@ class Laplace:
             self.put(gpoles, self._total(a, self.by_modes(b, 1)))
 
     def second(self, a: Any, b: Any, ha: Any, hb: Any, da: Any, db: Any) -> None:
-        """The gradients of the derivative of F along ha, hb and hpoles."""
+        """Compute the gradients of the derivative of F along ha, hb and hpoles."""
         hpoles, dpoles = self.a.hpoles, self.a.dpoles
         moves = hpoles is not None
         if da is not None:
@@ -62,5 +61,5 @@ class Laplace:
             )
 
     def _total(self, a: Any, modes: Any) -> Any:
-        """The sum over the samples, in float64."""
+        """Return the sum over the samples, in float64."""
         return (a * modes).sum(axis=0, dtype="d").astype(a.dtype)

@@ -8,13 +8,13 @@ from typing import Any
 from ._runtime import Runtime
 
 PIECE = 256
-"""The entries of a piece of a long row, as in kernels/common.cuh."""
+"""Entries of a segment of a long row, as in kernels/common.cuh."""
 THREADS = 256
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The entries of rows: where rows begin, and the row of a table that each entry stands for."""
+    """Entries of graph rows: offsets, and the table row that each entry refers to."""
 
     count: int
     entries: int
@@ -24,32 +24,32 @@ class Rows:
     weighted: Any = None
     weight: Any = None
     longest: int = 0
-    """The most entries of a row."""
+    """Largest number of entries of a row."""
 
     @property
     def pieces(self) -> int:
-        """How many pieces long rows can have."""
+        """Upper bound of the number of segments of long rows."""
         return 2 * -(-self.entries // PIECE) if self.longest > PIECE else 0
 
 
 def into(a: Any, **more: Any) -> Rows:
-    """The entries of each destination."""
+    """Return the entries of each destination (CSC)."""
     return Rows(a.num_dst, a.num_entries, a.in_offsets, longest=a.graph.longest("in"), **more)
 
 
 def out_of(a: Any, **more: Any) -> Rows:
-    """The entries of each source."""
+    """Return the entries of each source (CSR)."""
     return Rows(a.num_src, a.num_entries, a.out_offsets, longest=a.graph.longest("out"), **more)
 
 
 def of_edges(a: Any, **more: Any) -> Rows:
-    """The entries of each edge."""
+    """Return the entries of each edge."""
     return Rows(a.num_edges, a.num_entries, a.id_offsets, longest=a.graph.longest("id"), **more)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Some columns of an array."""
+    """Columns of an array, from `first`; `lead` is the leading dimension."""
 
     array: Any
     lead: int
@@ -57,7 +57,7 @@ class Columns:
 
 
 def lanes_of(width: int) -> int:
-    """How many lanes have a row of this width."""
+    """Return the number of lanes that process a row of this width."""
     return min(32, max(4, 1 << (width - 1).bit_length()))
 
 
@@ -66,7 +66,7 @@ def blocks(units: int, lanes: int) -> int:
 
 
 def _launch(rt: Runtime, kernel: str, dtype: Any, rows: Rows, width: int, *args: Any) -> None:
-    """The pieces of long rows, then the rows."""
+    """Launch a kernel for the segments of long rows, then for the rows."""
     lanes = lanes_of(width)
     chunks = -(-width // 128) if lanes == 32 and kernel != "dot_rows" else 1
     for pieces, units in ((1, rows.pieces), (0, rows.count)):
@@ -109,7 +109,7 @@ def win(
     accumulate: bool,
     winners: Any = None,
 ) -> None:
-    """out (+)= the largest or smallest by columns, and which entries these are."""
+    """out (+)= the column-wise maximum or minimum, and the entries that attain it."""
     partial = rt.empty((rows.pieces, width), values.dtype)
     firsts = rt.empty((rows.pieces, width), "int64")
     _launch(
@@ -133,7 +133,7 @@ def dot(
     out: Any,
     accumulate: bool,
 ) -> None:
-    """out (+)= the products of the rows of entries with those of their destinations."""
+    """out (+)= the products of the table rows of entries with those of their destinations."""
     partial = rt.empty(rows.pieces, "float64")
     _launch(
         rt, "dot_rows", values.dtype, rows, width, places, rows.nodes, owners, in_offsets, mean,
@@ -143,7 +143,7 @@ def dot(
 
 
 def take(rt: Runtime, rows: Rows, places: Any, table: Any, out: Columns, accumulate: bool) -> None:
-    """out (+)= the row of a table for each entry, at its place."""
+    """out (+)= the table row of each entry, gathered and stored at its place."""
     width = table.shape[1]
     lanes = lanes_of(width)
     grid = blocks(rows.entries, lanes), -(-width // 128) if lanes == 32 else 1
@@ -155,11 +155,11 @@ def take(rt: Runtime, rows: Rows, places: Any, table: Any, out: Columns, accumul
 
 
 def owners(a: Any) -> Any:
-    """The destination of each entry along the incoming rows, from 1."""
+    """Return the destination of each entry in CSC order, 1-based."""
     return a.graph._index("in_rows")
 
 
 def along(a: Any, owners: Any) -> tuple[Any, Any]:
-    """The destinations and the edges of the entries of each edge, in the order of the edges."""
+    """Return destinations and edges of the entries of each edge, in edge order."""
     order = a.id_entries[: a.num_entries] - 1
     return owners[order], a.in_edges[order]

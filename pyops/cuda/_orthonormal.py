@@ -1,7 +1,7 @@
-"""B = Q R and the derivatives of Q, with tall matrices held column after column, [modes, points].
+"""B = Q R and the derivatives of Q. Tall matrices are stored column by column, [modes, points].
 
-Encoding and decoding both belong to  F = sum over the samples of  a^T Q b,  the one with input a
-and cotangent b, the other with input b and cotangent a.
+Encoding and decoding are derivatives of  F = sum over the samples of  a^T Q b:  one has input a
+and cotangent b, the other input b and cotangent a.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Orthonormal:
         rt.launch("orthonormal", "gram_schmidt", self.dtype, 1, 512, held, 8 * self.k)
 
     def columns(self, basis: Any) -> Any:
-        """A copy of a basis in either of its forms."""
+        """Return a copy of a basis, given in either of its forms."""
         if self.a.packed:
             return basis.reshape(self.k, self.n).copy()
         return self.xp.array(basis.reshape(self.n, self.k).T, order="C", copy=True)
 
     def store(self, out: Any, columns: Any, *, add: bool) -> None:
-        """A gradient in the form of the basis."""
+        """Store a gradient in the form of the basis."""
         if self.a.packed:
             put(out.reshape(self.k, self.n), [columns], add)
         else:
@@ -42,26 +42,26 @@ class Orthonormal:
         return self.rt.matmul(left, right, precision=self.a.precision)
 
     def divide(self, x: Any, transposed: bool) -> Any:
-        """x R^-1 or x R^-T, in place; also of a stack."""
+        """Compute x R^-1 or x R^-T in place, also for a stack of matrices."""
         matrices = x.size // (self.n * self.k)
         held = [x, self.r, matrices, self.n, self.k, transposed]
         self.rt.launch("orthonormal", "divide", self.dtype, -(-matrices * self.n // 128), 128, held)
         return x
 
     def masked(self, gradient: Any) -> Any:
-        """Without the columns that belong to dependent ones, whatever they hold."""
+        """Return the gradient with 0 in dependent columns, whatever they hold."""
         return self.xp.where(self.live[:, None] > 0, gradient, self.dtype.type(0))
 
     def outer(self, a: Any, b: Any) -> Any:
-        """The gradient by Q: the sum over the samples of  a (x) b."""
+        """Return the gradient by Q: the sum over the samples of  a (x) b."""
         return self.masked(self.multiply(b.T, a))
 
     def mirror(self, z: Any) -> Any:
-        """copyltu(-Z^T)"""
+        """Return copyltu(-Z^T)."""
         return -(self.xp.triu(z) + self.xp.triu(z, 1).T)
 
     def pull_back(self, gradient: Any) -> Any:
-        """The gradient by the basis, (gQ + Q S) R^-T."""
+        """Return the gradient by the basis, (gQ + Q S) R^-T."""
         return self._finish(gradient, self.multiply(self.q, gradient.T))
 
     def _finish(self, gradient: Any, z: Any) -> Any:
@@ -69,14 +69,14 @@ class Orthonormal:
         return self.divide(total, transposed=True)
 
     def tangent(self, hbasis: Any) -> tuple[Any, Any, Any]:
-        """W = h R^-1, T, and  dQ = W - Q T,  for a cotangent h of the basis."""
+        """Return W = h R^-1, T, and  dQ = W - Q T,  for a cotangent h of the basis."""
         w = self.divide(self.masked(self.columns(hbasis)), transposed=False)
         overlap = self.multiply(self.q, w.T)
         t = self.xp.triu(overlap) + self.xp.tril(overlap, -1).T
         return w, t, w - self.multiply(t.T, self.q)
 
     def pull_back_second(self, first: Any, second: Any, w: Any, t: Any) -> Any:
-        """The gradient by the basis of <h, pull_back(first)>, plus pull_back(second)."""
+        """Return the gradient by the basis of <h, pull_back(first)>, plus pull_back(second)."""
         s = self.mirror(self.multiply(self.q, first.T))
         second = second + self.multiply(s, w) - self.multiply(t, first)
         whole = first + self.multiply(s, self.q)
@@ -84,7 +84,7 @@ class Orthonormal:
         return self._finish(second, z)
 
     def second(self, a: Any, b: Any, ha: Any, hb: Any, da: Any, db: Any) -> None:
-        """The gradients of the derivative of F along ha, hb and hbasis."""
+        """Compute the gradients of the derivative of F along ha, hb and hbasis."""
         hbasis, dbasis, add = self.a.hbasis, self.a.dbasis, self.a.accumulate
         by_a = [] if hb is None or da is None else [self.multiply(hb, self.q)]
         by_b = [] if ha is None or db is None else [self.multiply(ha, self.q.T)]
@@ -110,7 +110,7 @@ class Orthonormal:
         self.store(dbasis, found, add=add)
 
     def by_sample(self, a: Any, b: Any, gbasis: Any) -> None:
-        """The packed gradient of every sample, (a b^T + Q copyltu(-b y^T)) R^-T with y = Q^T a."""
+        """Store each sample's packed gradient, (a b^T + Q copyltu(-b y^T)) R^-T with y = Q^T a."""
         live = self.live > 0
         b = self.xp.where(live, b, self.dtype.type(0))
         y = self.multiply(a, self.q.T)

@@ -1,6 +1,6 @@
-"""Products of matrices by cuBLAS, each as exact as it is asked for.
+"""Matrix products by cuBLAS with the precision given per call.
 
-`cupy.matmul` takes that from a setting of the whole process, and does not for stacks.
+`cupy.matmul` takes the precision from a process-wide setting, and ignores it for stacks.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy as np
 
 CONSTANTS = {kind: np.array([1, 0], kind) for kind in "fd"}
 COMPUTE = {("f", False): 68, ("f", True): 77, ("d", False): 70}
-"""cublasComputeType_t: float32, float32 on matrix units by factors of TF32, float64."""
+"""cublasComputeType_t: float32, float32 with TF32 factors on tensor cores, float64."""
 TYPES = {"f": 0, "d": 1}
 """cudaDataType_t."""
 _DEFAULT = -1
-"""CUBLAS_GEMM_DEFAULT: cuBLAS chooses how."""
+"""CUBLAS_GEMM_DEFAULT: cuBLAS selects the algorithm."""
 
 
 def multiply(a: Any, b: Any, out: Any, rounded: bool) -> Any:
-    """The product of two matrices, of two stacks of them, or of a stack and one matrix.
+    """Return the product of two matrices, of two stacks of them, or of a stack and one matrix.
 
     `rounded`: whether factors of float32 may be rounded to TF32.
     """
@@ -46,7 +46,7 @@ def multiply(a: Any, b: Any, out: Any, rounded: bool) -> Any:
     one, zero = (CONSTANTS[kind][i:].ctypes.data for i in range(2))
     number, compute = TYPES[kind], COMPUTE[kind, rounded and kind == "f"]
     size = a.itemsize
-    # cuBLAS counts by columns: to it C order is a transposed matrix, and so is the product.
+    # cuBLAS is column-major: it sees a C-ordered matrix as transposed, and the product likewise.
     first = device.get_cublas_handle(), turn_b, turn_a, columns, rows, inner, one
     if a.ndim == 2:
         cublas.gemmEx(
@@ -63,8 +63,8 @@ def multiply(a: Any, b: Any, out: Any, rounded: bool) -> Any:
 
 
 def _operand(a: Any) -> tuple[Any, int, int]:
-    """A matrix whose rows or columns lie in one piece, whether these are columns, and how far
-    apart they are."""
+    """Return a matrix with contiguous rows or columns, whether the columns are contiguous, and the
+    leading dimension."""
     size = a.itemsize
     for turned, (step, far), (count, length) in (
         (0, (a.strides[-1], a.strides[-2]), a.shape[-2:]),

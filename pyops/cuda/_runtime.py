@@ -1,4 +1,4 @@
-"""What rooms run on: arrays, kernels and products of matrices."""
+"""Runtime of the device operators: arrays, kernel launches and matrix products."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ._source import compose
 
 Grid = int | tuple[int, int]
 _SHARED = 40 << 10
-"""Bytes of shared memory that a kernel may ask for without more ado; 48 KiB with its own."""
+"""Bytes of dynamic shared memory that need no opt-in; 48 KiB with the kernel's static memory."""
 PRECISIONS = "highest", "tf32x3", "tf32"
-"""How exact products of matrices of float32 are."""
+"""Precisions of float32 matrix products."""
 
 
 class Runtime(ABC):
-    """Arrays of a library like NumPy, kernels from the sources, and products.
+    """Arrays of a NumPy-like library, launches of kernels, and matrix products.
 
-    A kernel takes arrays (None for a null pointer), whole numbers as ``long long`` and numbers as
-    ``real``. Everything is queued; nothing is waited for.
+    A kernel takes arrays (None for a null pointer), integers as ``long long`` and real numbers as
+    ``real``. All calls are asynchronous: they enqueue work and never wait.
     """
 
     xp: Any
-    """The library of the arrays."""
+    """The array library."""
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Any:
-        """An array to be written to."""
+        """Return an uninitialised array."""
         return self.xp.empty(shape, dtype)
 
     def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Any:
@@ -48,32 +48,32 @@ class Runtime(ABC):
         shared: int = 0,
         **constants: int,
     ) -> None:
-        """Queue a kernel of ``kernels/{source}.cu``; none where the grid has no blocks.
+        """Enqueue a kernel of ``kernels/{source}.cu``, unless the grid has no blocks.
 
         Parameters
         ----------
         source, kernel : str
-            Where it is and what it is called.
+            File and name of the kernel.
         dtype : dtype
             The precision of ``real``.
         grid, block : int or tuple of int
-            Blocks, and threads of each, in one dimension or two.
+            Number of blocks, and of threads per block, in one dimension or two.
         args : sequence
-            What the kernel takes.
+            Arguments of the kernel.
         shared : int
-            Bytes of the shared array of a block.
+            Bytes of dynamic shared memory per block.
         **constants : int
-            Numbers that the source is compiled with, among those it lists.
+            Compile-time constants of the source, among those it lists.
         """
         grid, block = _pair(grid), _pair(block)
         if all(grid):
             self._run(source, kernel, np.dtype(dtype), grid, block, args, shared, constants)
 
     def matmul(self, a: Any, b: Any, out: Any = None, precision: str = "highest") -> Any:
-        """The product of two matrices, or of stacks of them.
+        """Return the product of two matrices, or of stacks of them.
 
-        ``"tf32"`` rounds factors of float32 to 10 bits of fraction; ``"tf32x3"`` adds the products
-        with what that leaves.
+        ``"tf32"`` rounds factors of float32 to 10 mantissa bits; ``"tf32x3"`` adds the products
+        with the remainders.
         """
         if precision != "tf32x3" or a.dtype.char != "f":
             return self._product(a, b, out, precision == "tf32")
@@ -84,7 +84,7 @@ class Runtime(ABC):
         return out
 
     def _split(self, a: Any) -> tuple[Any, Any, Any]:
-        """The nearest numbers with 10 bits of fraction, those of them that are finite, the rest."""
+        """Return elements rounded to 10 mantissa bits, the finite ones of these, and the rest."""
         xp, is_finite = self.xp, self.xp.isfinite(a)
         bits = xp.ascontiguousarray(a).view(np.uint32)
         rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
@@ -94,7 +94,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def _product(self, a: Any, b: Any, out: Any, rounded: bool) -> Any:
-        """A product; factors of float32 may be `rounded` to 10 bits of fraction."""
+        """Return a product; float32 factors may be `rounded` to 10 mantissa bits."""
 
     @abstractmethod
     def _run(
@@ -108,11 +108,11 @@ class Runtime(ABC):
         shared: int,
         constants: dict[str, int],
     ) -> None:
-        """Queue a kernel."""
+        """Enqueue a kernel."""
 
 
 class CuPy(Runtime):
-    """The current device and stream of CuPy."""
+    """Runtime on the current device and stream of CuPy."""
 
     def __init__(self) -> None:
         import cupy
@@ -148,7 +148,7 @@ class CuPy(Runtime):
 
 
 def _capability(cupy: Any) -> int:
-    """The compute capability of the current device, 90 for 9.0."""
+    """Return the compute capability of the current device, 90 for 9.0."""
     return int(cupy.cuda.Device().compute_capability)
 
 
@@ -157,7 +157,7 @@ def _pair(size: Grid) -> tuple[int, int]:
 
 
 def _argument(value: Any, dtype: np.dtype[Any]) -> Any:
-    """An argument of the width that the kernel takes."""
+    """Return an argument with the width that the kernel takes."""
     if value is None:
         return np.uint64(0)
     if isinstance(value, (bool, int, np.integer)):
@@ -167,5 +167,5 @@ def _argument(value: Any, dtype: np.dtype[Any]) -> Any:
 
 @functools.cache
 def cupy_runtime() -> CuPy:
-    """The one runtime of the package."""
+    """Return the runtime of this process."""
     return CuPy()

@@ -1,4 +1,4 @@
-"""The CUDA sources: where they are, and the text that a compiler gets."""
+"""The CUDA sources: where they are, and the complete text to compile."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ._formulas import codes, functions
 
 KERNELS = Path(__file__).parent / "kernels"
 OPTIONS = ("--std=c++17",)
-"""What NVRTC is told besides the architecture; nothing that loosens the arithmetic."""
+"""NVRTC options in addition to the architecture; none relaxes floating-point semantics."""
 REALS = {"f": "float", "d": "double"}
 
 
 def sources() -> list[str]:
-    """The names of all sources."""
+    """Return the names of all sources."""
     return sorted(path.stem for path in KERNELS.glob("*.cu"))
 
 
 def kernels(source: str) -> list[str]:
-    """The names of the kernels of a source."""
+    """Return the names of the kernels of a source."""
     return re.findall(r'extern "C" __global__ void (?:BOUNDS\s*)?(\w+)', _read(f"{source}.cu"))
 
 
 def variants(source: str) -> Iterator[dict[str, int]]:
-    """All constants that a source is compiled with, from its lines ``//! NAME 1 2 4``."""
+    """Yield all sets of constants of a source, from its lines ``//! NAME 1 2 4``."""
     lines = re.findall(r"^//! (\w+) ([\d ]+)$", _read(f"{source}.cu"), re.MULTILINE)
     values = [[(name, int(value)) for value in some.split()] for name, some in lines]
     return map(dict, itertools.product(*values))
@@ -35,14 +35,14 @@ def variants(source: str) -> Iterator[dict[str, int]]:
 
 @functools.cache
 def _read(name: str) -> str:
-    """A source, with what it includes, and the elementwise functions where it asks for them."""
+    """Return a source with its includes, and with the elementwise functions at ``//@``."""
     text = (KERNELS / name).read_text()
     text = re.sub(r'^#include "(.+)"$', lambda found: _read(found[1]), text, flags=re.MULTILINE)
     return text.replace("//@ functions\n", codes() + functions()) if "//@" in text else text
 
 
 def compose(source: str, kind: str, constants: Mapping[str, int]) -> str:
-    """A source for one precision, with what all share before it."""
+    """Return a source for one precision, after the definitions shared by all."""
     asked = dict(constants)
     if not any(asked == variant for variant in variants(source)):
         raise ValueError(f"{source}.cu: no variant with {asked}")

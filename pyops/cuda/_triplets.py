@@ -13,9 +13,9 @@ from ._runtime import Runtime
 
 WARP, CHUNK, NODE_THREADS = 32, 8, 128
 MOST = 2**24
-"""Most numbers of the gradients by B that warps add up on their own."""
+"""Most elements of the warps' separate sums of the gradient by B."""
 WARPS = 2**14
-"""Most warps that do."""
+"""Most warps with separate sums."""
 
 
 class Weights:
@@ -28,7 +28,7 @@ class Weights:
 
 
 class Triplets:
-    """What the phases share: sizes, directions, T; and tangents, None where there are none."""
+    """Shared state of the phases: sizes, directions, T; and tangents, None where absent."""
 
     def __init__(self, rt: Runtime, a: Any, given: int = 0) -> None:
         self.rt, self.a, self.xp = rt, a, rt.xp
@@ -71,16 +71,16 @@ class Triplets:
         return u, tu
 
     def by_degree(self, radial: Any) -> Any:
-        """Radial parts as [edge, degree, n]."""
+        """Return radial parts as [edge, degree, n]."""
         return radial.reshape(len(radial), self.a.num_spherical, self.a.num_radial)
 
     def _through_a(self, radial: Any, weights: Weights) -> Any:
-        """A_l R_l of all edges, [edge, degree, middle]."""
+        """Return A_l R_l of all edges, [edge, degree, middle]."""
         product = self.multiply(self.by_degree(radial).transpose(1, 0, 2), weights.a)
         return self.xp.ascontiguousarray(product.transpose(1, 0, 2))
 
     def by_pairs(self, kernel: str, units: int, pair: int, *args: Any) -> None:
-        """A kernel with so many warps; `pair` numbers of a pair are in shared memory."""
+        """Launch a kernel with `units` warps, with `pair` shared-memory elements per pair."""
         bytes_of_warp = (WARP * pair + WARP) * self.dtype.itemsize
         warps = max(1, min(NODE_THREADS // WARP, (96 << 10) // bytes_of_warp))
         grid, shared = (-(-units // warps), self.parts), warps * bytes_of_warp
@@ -88,7 +88,7 @@ class Triplets:
 
     @property
     def parts(self) -> int:
-        """In how many parts the channels are taken."""
+        """Number of channel blocks."""
         return int(-(-self.a.channels // self.line))
 
     @property
@@ -96,7 +96,7 @@ class Triplets:
         return self.a.num_spherical, self.a.channels, self.a.middle
 
     def into(self, second: bool, gy: Any, y: Any, gu: Any, tgu: Any = None) -> None:
-        """y of entries, and gradients by their directions, see `pairs_into`."""
+        """Compute y of entries, and gradients by their directions, see `pairs_into`."""
         a = self.a
         args: tuple[Any, ...]
         if second:
@@ -109,7 +109,7 @@ class Triplets:
 
     @property
     def each(self) -> int:
-        """Entries of a warp that adds up gradients by B."""
+        """Entries per warp in the sums of the gradient by B."""
         a = self.a
         warps = max(1, min(WARPS, MOST // (a.channels * a.middle)))
         return max(1, int(-(-a.num_entries // warps)))
@@ -117,7 +117,7 @@ class Triplets:
     def back(
         self, second: bool, each: int, gx: Any, gt: Any, gb: Any, gu: Any, tgu: Any = None
     ) -> None:
-        """Gradients by the parts of Q, and by directions, see `pairs_back`."""
+        """Compute the gradients by the factors of Q, and by directions, see `pairs_back`."""
         a = self.a
         here = a.num_src, a.out_offsets, a.out_nodes, a.out_edges, each, *self.sizes
         units = -(-a.num_entries // each)
@@ -136,14 +136,14 @@ class Triplets:
         return None if self.tweights is None else self.tweights.b
 
     def to_edges(self, table: Any, out: Any, accumulate: bool) -> None:
-        """The sums over the entries of each edge, and the parts of channels of each."""
+        """Sum over the entries of each edge, and over the channel blocks of each entry."""
         if table.ndim == 3:
             table = table[:, 0] if table.shape[1] == 1 else table.sum(1)
         rows = neighbours.of_edges(self.a, edges=self.a.id_entries)
         self._sum(rows, table, out, accumulate)
 
     def sum_rows(self, table: Any) -> Any:
-        """The sum of the rows of a table."""
+        """Return the sum of the rows of a table."""
         count, out = len(table), self.empty(1, table.shape[1])
         offsets = self.a.table(np.array([1, count + 1]))
         self._sum(Rows(1, count, offsets, longest=count), table, out, False)
@@ -155,7 +155,7 @@ class Triplets:
         neighbours.add(self.rt, rows, Columns(table, width, 0), width, place, accumulate)
 
     def by_vectors(self, ends: list[Any], out: Any, accumulate: bool) -> None:
-        """From gradients by the directions of entries, with tangents or without."""
+        """Propagate gradients by the directions of entries, with tangents or not, to vectors."""
         sums = [self.empty(self.a.num_edges, 3) for _ in ends]
         for by_entry, by_edge in zip(ends, sums, strict=True):
             self.to_edges(by_entry, by_edge, False)
@@ -164,6 +164,6 @@ class Triplets:
 
 
 def plus(*terms: Any) -> Any:
-    """The sum of those that are there."""
+    """Return the sum of the terms that are not None."""
     there = [term for term in terms if term is not None]
     return functools.reduce(lambda x, y: x + y, there) if there else None

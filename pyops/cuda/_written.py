@@ -1,4 +1,4 @@
-"""Outputs that are written in several steps."""
+"""Bookkeeping of outputs that are written in several steps."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 
 class Written:
-    """Which outputs have been written: the first step overwrites, unless the caller accumulates."""
+    """Set of written outputs: the first step overwrites, unless the caller accumulates."""
 
     def __init__(self, a: Any) -> None:
         self._a = a
         self._names: set[str] = set()
 
     def __call__(self, name: str) -> bool:
-        """Whether the next step adds to this output."""
+        """Return whether the next step accumulates into this output."""
         first = name not in self._names
         self._names.add(name)
         return bool(self._a.accumulate) or not first

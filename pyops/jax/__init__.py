@@ -1,7 +1,7 @@
-"""The operators on JAX arrays: `pyops.jax.<operator>`, differentiable as often as pyops is.
+"""The operators on JAX arrays: `pyops.jax.<operator>`, differentiable to second order.
 
-Every operator of the table is here, with its name, shapes and options, on the CPU, inside and
-outside of `jax.jit`, under grad, jvp, vmap and hessian. float64 needs jax_enable_x64.
+Has every operator of the table, with its name, shapes and options, on the CPU, inside and outside
+of `jax.jit`, under grad, jvp, vmap and hessian. float64 needs jax_enable_x64.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a call is told beside its arrays, as text that compiled programs can keep; how it is run."""
+"""Static description of a call as text that compiled programs store, and its execution."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _recent: deque[tuple[tuple[Any, ...], tuple[Any, ...], _graph.Graph]] = deque(ma
 
 @dataclass(frozen=True)
 class Call:
-    """A phase of an operator; all of it hashable, and told by its `repr`."""
+    """A phase of an operator with its static parameters; hashable, and restored from its `repr`."""
 
     operator: str
     phase: str
     sizes: tuple[int, ...]
     """num_src, num_dst, num_edges; () without a graph."""
     indices: int
-    """How many index arrays come first."""
+    """Number of index arrays, which come first."""
     rows: tuple[str, ...]
-    """The options that are row numbers, whose arrays follow."""
+    """Options that are row numbers, whose arrays follow."""
     present: tuple[bool, ...]
-    """Which of the places for arrays of the phase are filled by those that follow."""
+    """Flags of the phase's array parameters that are present among the remaining arrays."""
     wanted: tuple[str, ...]
     options: tuple[tuple[str, Any], ...]
 
@@ -41,38 +41,38 @@ class Call:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The inputs that are there."""
+        """Names of the inputs that are present."""
         count = len(self.op.signature.inputs)
         held = zip(self.op.signature.inputs, self.present[:count], strict=True)
         return tuple(name for name, there in held if there)
 
     @property
     def leading(self) -> int:
-        """How many arrays come before those that are differentiated."""
+        """Number of arrays before those that are differentiated."""
         return self.indices + len(self.rows)
 
     def places(self, arrays: Sequence[Any]) -> list[Any]:
-        """One array or None for each place of the phase."""
+        """Return one array or None for each array parameter of the phase."""
         rest = iter(arrays[self.leading :])
         return [next(rest) if there else None for there in self.present]
 
 
 @functools.lru_cache(maxsize=1000)
 def _told(text: bytes) -> tuple[Call, int, tuple[Any, ...]]:
-    """A call, how many inputs it has, and the shapes and types of these and of the outputs."""
+    """Decode a call, its number of inputs, and shapes and dtypes of inputs and outputs."""
     fields, count, kinds = ast.literal_eval(text.decode())
     return Call(*fields), count, kinds
 
 
 def text_of(call: Call, inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
-    """All that `run` has to know; arrays are told by shape and type."""
+    """Encode everything `run` needs; arrays are described by shape and dtype."""
     fields = tuple(getattr(call, name) for name in Call.__dataclass_fields__)
     kinds = ((tuple(a.shape), np.dtype(a.dtype).str) for a in (*inputs, *outputs))
     return repr((fields, len(inputs), tuple(kinds)))
 
 
 def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]) -> None:
-    """Work out a call on the memory of its arrays."""
+    """Execute a call on the memory of its arrays."""
     call, count, kinds = _told(text)
     arrays = [
         np.frombuffer(view, dtype).reshape(shape)
@@ -93,9 +93,9 @@ def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]
 
 
 def _graph_of(indices: tuple[Any, ...], sizes: tuple[int, ...]) -> _graph.Graph:
-    """The graph of index arrays, packed once for as long as it is in use.
+    """Return the graph of index arrays, packed once and cached while it is in use.
 
-    It is told by its contents: memory of arrays that are gone is used again.
+    Identified by contents, not by address: freed memory is reused.
     """
     for others, other_sizes, graph in list(_recent):
         alike = sizes == other_sizes and len(indices) == len(others)

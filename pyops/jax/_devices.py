@@ -1,4 +1,4 @@
-"""Arrays that differ between devices: those of a `jax.shard_map`, and batches in parts."""
+"""Arrays that differ between devices: those of a `jax.shard_map`, and sharded batches."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 
 def alike(arrays: Sequence[Any]) -> Sequence[Any]:
-    """The arrays, each varying over all axes of the mesh that any of them varies over.
+    """Return the arrays, each varying over all mesh axes that any of them varies over.
 
-    Gradients of an array that is the same on all devices are summed over these by this step.
+    The transpose of this step sums the gradients of replicated arrays over the devices.
     """
     axes = [_varying(a) for a in arrays]
     every: frozenset[Any] = frozenset().union(*axes)
@@ -23,7 +23,7 @@ def alike(arrays: Sequence[Any]) -> Sequence[Any]:
 
 
 def together(batch: Any) -> Any:
-    """A batch whose elements are on all devices, which `jax.lax.map` takes one after another."""
+    """Reshard a batch to have all its elements on each device, as `jax.lax.map` loops over it."""
     sharding = jax.typeof(batch).sharding
     if sharding.spec[0] is None:
         return batch

@@ -1,4 +1,4 @@
-"""The operators as functions of JAX arrays: what is checked before anything is traced."""
+"""The operators as functions of JAX arrays, with the checks that precede tracing."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from ._primitives import compiled, value
 
 _MOST_CHECKED = 16
 _checked: deque[tuple[Any, ...]] = deque(maxlen=_MOST_CHECKED)
-"""Row numbers and index arrays that were found to fit, for the options and sizes of a call."""
+"""Row numbers and index arrays already validated, with the option and the sizes of the call."""
 DTYPES = np.dtype("float32"), np.dtype("float64")
 
 
 def function(op: Operator) -> Callable[..., Any]:
-    """The operator on JAX arrays."""
+    """Return the operator as a function of JAX arrays."""
     door, signature = Door(op, "jax"), op.signature
     declared, label = [*signature.inputs], door.label
 
@@ -105,7 +105,7 @@ def _graph(label: str, graph: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
 
 
 def check(label: str, array: Any) -> Any:
-    """The argument, if it is an array, or what stands for one, of a supported precision."""
+    """Return the argument if it is an array or a tracer of a supported precision."""
     if not isinstance(array, (jax.Array, np.ndarray)):
         raise TypeError(f"{label}: expected a jax.Array, got {type(array).__name__}")
     if array.dtype not in DTYPES:
@@ -120,7 +120,7 @@ def check(label: str, array: Any) -> Any:
 
 
 def _rows(label: str, option: Indexed, rows: Any, indices: Any, sizes: Any) -> Any:
-    """The row numbers of an option, of which only shape and type are known while JAX traces."""
+    """Check the row numbers of an option; while JAX traces only their shape and dtype are known."""
     length = dict(zip(SIZES, sizes, strict=True))[option.length]
     if isinstance(rows, jax.core.Tracer):
         check_index(label, rows)
@@ -143,7 +143,7 @@ def _rows(label: str, option: Indexed, rows: Any, indices: Any, sizes: Any) -> A
 
 
 def _same(arrays: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
-    """Whether these are the arrays that are referred to, all of which cannot be written to."""
+    """Return whether the arrays are identical to the referenced ones, all of them immutable."""
     return len(arrays) == len(others) and all(
         array is other() for array, other in zip(arrays, others, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Graphs whose indices JAX can see, as arguments of compiled functions."""
+"""Graphs whose index arrays are visible to JAX, as arguments of compiled functions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _JAX = ("jax",)
 
 @jax.tree_util.register_pytree_node_class
 class Graph:
-    """A `pyops.Graph` that is a pytree: functions under `jax.jit` may take it as an argument.
+    """A `pyops.Graph` as a pytree: functions under `jax.jit` may take it as an argument.
 
-    Graphs of equal sizes share what was compiled. A `pyops.Graph` serves as well where it is not
-    an argument; it is then a constant of what is compiled.
+    Graphs of equal sizes share compiled code. A `pyops.Graph` also works if it is not an argument;
+    it is then a constant of the compiled function.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Graph:
 
 
 def on_host(indices: Any) -> Any:
-    """The indices, for NumPy to check, from the device that JAX holds them on."""
+    """Copy the indices to the host for checks by NumPy, if JAX holds them on another device."""
     if not isinstance(indices, jax.Array) or isinstance(indices, jax.core.Tracer):
         return indices
     there = any(device.platform != "cpu" for device in indices.devices())
@@ -57,20 +57,20 @@ def on_host(indices: Any) -> Any:
 
 
 def narrowed(label: str, indices: Any) -> Any:
-    """The same as int32, which JAX has without jax_enable_x64, too."""
+    """Convert checked indices to int32, which JAX supports without jax_enable_x64."""
     check_bounds(label, indices, 2**31, "2**31", least=-1)
     return indices.astype(np.int32)
 
 
 def arrays_of(graph: _graph.Graph, label: str) -> tuple[Any, ...]:
-    """src, dst and, where entries share rows, edge ids, which is what tells a graph."""
+    """Return the arrays that define a graph: src, dst and, if ids are shared, edge ids."""
     if graph._ids is None:
         return graph._src, graph._dst
     return graph._src, graph._dst, narrowed(f"{label}: edge_ids", graph._ids)
 
 
 def indices_of(graph: _graph.Graph, label: str) -> tuple[Any, ...]:
-    """The same as arrays of JAX, made once and kept with the graph, never those of a trace."""
+    """Return these as JAX arrays, cached with the graph; never tracers."""
     if _JAX not in graph._ready:
         arrays = arrays_of(graph, label)
         with jax.core.eval_context():
@@ -79,7 +79,7 @@ def indices_of(graph: _graph.Graph, label: str) -> tuple[Any, ...]:
 
 
 def ends_of(indices: tuple[Any, ...]) -> tuple[Any, Any, Any] | None:
-    """The index arrays in host memory, None while JAX traces them."""
+    """Return the index arrays in host memory, None while JAX traces them."""
     if any(isinstance(array, jax.core.Tracer) for array in indices):
         return None
     src, dst, *ids = map(np.asarray, indices)
@@ -87,14 +87,14 @@ def ends_of(indices: tuple[Any, ...]) -> tuple[Any, Any, Any] | None:
 
 
 def check_known(label: str, array: Any) -> Any:
-    """The array, if its shape is known; the dimensions of `jax.export` may be symbols."""
+    """Return the array if its shape is known; dimensions may be symbolic under `jax.export`."""
     if not all(isinstance(length, int) for length in array.shape):
         raise ValueError(f"{label}: expected sizes that are known, got {array.shape}")
     return array
 
 
 def check_index(label: str, array: Any) -> None:
-    """Refuse what is no array of int32 or int64 of a known shape."""
+    """Refuse anything but an array of int32 or int64 of a known shape."""
     if not isinstance(array, (jax.Array, np.ndarray)):
         raise TypeError(f"{label}: expected a jax.Array, got {kind_of(array)}")
     if check_known(label, array).dtype not in (np.dtype("int32"), np.dtype("int64")):
@@ -102,7 +102,7 @@ def check_index(label: str, array: Any) -> None:
 
 
 def check_leaves(label: str, indices: tuple[Any, ...], sizes: tuple[int, ...]) -> tuple[Any, ...]:
-    """The index arrays of a pytree, whose leaves may have been made anew by the caller."""
+    """Return the index arrays of a pytree after checks: the caller may have replaced the leaves."""
     named = dict(zip(("src", "dst", "edge_ids"), indices, strict=False))
     for name, array in named.items():
         check_index(f"{label}: {name}", array)

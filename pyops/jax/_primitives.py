@@ -1,9 +1,9 @@
-"""The phases of an operator as primitives of JAX, each differentiated by the next one.
+"""JAX primitives for the phases of an operator; the derivative of each is the next one.
 
-All are linear in what comes after the inputs x: the tangent in t, the gradient in gy, `second`,
-the Hessian of <gy, y> times h, in gy and in h, and `moved`, the second derivative of y along t and
-along s, in both. `moved` has no kernel: it is worked out component by component from `second`;
-transposed, as reverse over forward mode has it, it costs one call.
+Each is linear in its arguments after the inputs x: `tangent` in t, `gradient` in gy, `second`, the
+Hessian of <gy, y> times h, in gy and in h, and `moved`, the second derivative of y along t and s,
+in both. `moved` has no kernel: it is computed component by component from `second`. Its
+transpose, which reverse-over-forward mode needs, is a single call of `second`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def _primitive(name: str) -> Primitive:
 
 
 def _run(primitive: Primitive, *arrays: Any, call: Call) -> Any:
-    with jax.disable_jit(False):  # else the compiled function binds the primitive, which ends here
+    with jax.disable_jit(False):  # else the compiled function would bind the primitive again
         return compiled(primitive, call)(*arrays)
 
 
 @functools.lru_cache(maxsize=1000)
 def compiled(primitive: Primitive, call: Call) -> Any:
-    """A primitive with its parameters, as a compiled function of arrays."""
+    """Return a primitive with its parameters as a compiled function of arrays."""
     return jax.jit(lambda *arrays: primitive.bind(*arrays, call=call))
 
 
@@ -70,7 +70,7 @@ def _lowered(*arrays: Any, call: Call) -> Any:
 
 
 def _batch(primitive: Primitive, arrays: Any, axes: Any, *, call: Call) -> Any:
-    """One call for each of the batch."""
+    """Evaluate the primitive for each element of a batch in turn."""
     moved = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(arrays, axes, strict=True)]
     many = [together(a) for a, d in zip(moved, axes, strict=True) if d is not None]
 
@@ -79,7 +79,7 @@ def _batch(primitive: Primitive, arrays: Any, axes: Any, *, call: Call) -> Any:
         picked = [a if d is None else next(rest) for a, d in zip(moved, axes, strict=True)]
         return primitive.bind(*picked, call=call)
 
-    with jax.disable_jit(False):  # which takes no empty batch
+    with jax.disable_jit(False):  # lax.map without jit refuses an empty batch
         results = jax.lax.map(one, many)
     return results, [0] * len(results)
 
@@ -90,14 +90,14 @@ value, tangent, gradient, second, moved = map(
 
 
 def _phase(call: Call, phase: str, *present: Sequence[bool], wanted: Any = ()) -> Call:
-    """The call of another phase on the same inputs, with further arrays."""
+    """Return the call of another phase on the same inputs, with further arrays."""
     count = len(call.op.signature.inputs)
     mask = [*call.present[:count], *(there for some in present for there in some)]
     return replace(call, phase=phase, present=tuple(mask), wanted=tuple(wanted))
 
 
 def _along(call: Call, some: Sequence[Any]) -> tuple[list[bool], list[Any]]:
-    """Where arrays for the inputs stand among the places of a phase, and the arrays."""
+    """Return a mask of the inputs that have an array, and these arrays."""
     found = dict(zip(call.names, some, strict=True))
     mask = [found.get(name) is not None for name in call.op.signature.inputs]
     return mask, [a for a in some if a is not None]
@@ -108,18 +108,18 @@ def _real(some: Sequence[Any]) -> list[Any]:
 
 
 def push(call: Call, base: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """dy along tangents of the inputs, None for zero."""
+    """Return dy along tangents of the inputs, None for zero."""
     mask, along = _along(call, tangents)
     return tangent.bind(*base, *along, call=_phase(call, "jvp", mask))[0]
 
 
 def pull(call: Call, base: Sequence[Any], gy: Any, wanted: Sequence[str]) -> list[Any]:
-    """The gradients of <gy, y> by the inputs that are wanted."""
+    """Return the gradients of <gy, y> by the requested inputs (VJP)."""
     return [*gradient.bind(*base, gy, call=_phase(call, "backward", [True], wanted=wanted))]
 
 
 def bend(call: Call, base: Any, gy: Any, hs: Sequence[Any], wanted: Sequence[str]) -> list[Any]:
-    """The Hessian of <gy, y> times h, by the inputs that are wanted."""
+    """Return the Hessian of <gy, y> times h, by the requested inputs."""
     mask, along = _along(call, hs)
     told = _phase(call, "double_backward", [True], mask, wanted=wanted)
     return [*second.bind(*base, gy, *along, call=told)]
@@ -130,13 +130,13 @@ def _sum(parts: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def _split(call: Call, arrays: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Indices and inputs, and what is linear."""
+    """Split into indices and inputs, and the linear arguments."""
     end = call.leading + len(call.names)
     return [*arrays[:end]], [*arrays[end:]]
 
 
 def _placed(call: Call, first: int, some: Sequence[Any]) -> list[Any]:
-    """Arrays that stand in places from `first` on, one or None for each input that is there."""
+    """Return the arrays of the parameters from `first` on, one or None for each input present."""
     mask = call.present[first : first + len(call.op.signature.inputs)]
     rest = iter(some)
     found = [next(rest) if there else None for there in mask]
@@ -267,7 +267,7 @@ def _moved_transpose(cts: Any, *arrays: Any, call: Call) -> Any:
 
 
 def _moved_lowered(*arrays: Any, call: Call) -> Any:
-    """Component by component: that of e is <second(x, e, t), s>."""
+    """Compute component e of `moved` as <second(x, e, t), s>, for each e in turn."""
     base, both = _split(call, arrays)
     n = _count(call)
     count = sum(call.present[n : 2 * n])
@@ -287,14 +287,14 @@ def _moved_lowered(*arrays: Any, call: Call) -> Any:
 
 
 def _linear_names(call: Call, first: int) -> list[str]:
-    """The inputs whose places from `first` on are filled."""
+    """Return the inputs whose parameters from `first` on are present."""
     names = call.op.signature.inputs
     mask = call.present[first : first + len(names)]
     return [name for name, there in zip(names, mask, strict=True) if there]
 
 
 def _for_inputs(call: Call, cts: Sequence[Any]) -> list[Any]:
-    """Cotangents of what was wanted, one or None for each input that is there."""
+    """Return cotangents of the requested outputs, one or None for each input present."""
     found = dict(zip(call.wanted, _real(cts), strict=True))
     return [found.get(name) for name in call.names]
 

@@ -1,7 +1,6 @@
-/* One handler of XLA's foreign function interface for all calls: it hands their text and the memory
-   of their buffers to Python. What is declared here of the interface is the beginning of its
-   structs, which later versions of its major version 0 only make longer; so nothing has to be built
-   again for another jaxlib. */
+/* A single handler of XLA's foreign function interface for all calls; it passes their text and
+   buffers to Python. The structs declared here are prefixes of those of the interface, which later
+   versions of major version 0 only extend, so no rebuild is needed for another jaxlib. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -111,7 +110,7 @@ static void *error(const Frame *frame, int code, const char *message) {
   return frame->api->create_error(&arguments);
 }
 
-/* The exception under way, as an error of XLA. */
+/* Converts the current Python exception to an XLA error. */
 static void *raised(const Frame *frame) {
   PyObject *type, *value, *trace;
   int code = PyErr_ExceptionMatches(PyExc_MemoryError)         ? RESOURCE_EXHAUSTED

@@ -1,1 +1,1 @@
-"""The operators, one module each: a signature with shapes, a formula, the docstring."""
+"""Declarations of the operators, one module each: signature with shapes, formula, docstring."""

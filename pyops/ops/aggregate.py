@@ -32,9 +32,10 @@ def aggregate(
     .. math:: y_i = \bigl(\operatorname{reduce}_{e = (j \to i)} w_e\, (x_j \mid f_e)
               \bigm| z_i\bigr)
 
-    A message holds the features of the source, those of the edge, or both side by side. Maxima and
-    minima are taken column by column; their gradients go to the entry that attains them, the first
-    of equals. A destination without entries gets 0. The destination's own features may follow.
+    A message is the features of the source, those of the edge, or both side by side. Maxima and
+    minima are taken columnwise; their gradient goes to the entry that attains the extreme (argmax
+    or argmin), the first of equals. A destination without entries gets 0. The destination's own
+    features may be appended.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ def aggregate(
     own : array, shape (num_dst, own_width), optional
         Features z of the destination nodes.
     reduce : {"sum", "mean", "max", "min"}
-        How messages are put together; a mean is divided by their number.
+        Reduction of the messages; a mean is divided by their number.
 
     Returns
     -------

@@ -18,7 +18,7 @@ def degree_normalised(
     .. math:: y_i = \sum_{e = (j \to i)} \frac{w_e}{\sqrt{|in(i)|\, |out(j)|}}\, x_j
 
     The propagation of graph convolutional networks. Degrees count entries, whatever their weights;
-    self loops are those of the graph. A destination without entries gets 0.
+    self loops are not added. A destination without entries gets 0.
 
     Parameters
     ----------

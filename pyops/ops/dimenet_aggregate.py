@@ -21,38 +21,38 @@ def dimenet_aggregate(
     exclude: Literal["node", "none", "image"] = "node",
     reverse: Annotated[Indices, "num_edges", "exclude=image", "turned"] | None = None,
 ) -> Annotated[Array, "num_edges, channels"]:
-    r"""Edge-to-edge aggregation of DimeNet++: every edge sums those into its source, by angle.
+    r"""Edge-to-edge aggregation of DimeNet++: each edge sums those into its source, by angle.
 
     .. math:: y_e = \sum_f X_f * B A^T S_{ef}, \qquad
               S_{ef} = R_{f,ln}\, Y_l(c_{ef}), \quad c_{ef} = u_e \cdot u_f, \quad
               Y_l = \sqrt{\tfrac{2l+1}{4\pi}}\, P_l
 
     over the edges f into the source of e, where u are the directions of the vectors, R the radial
-    part and X the embedding of an edge, [A; B] the weights. No list of such pairs is made: nodes of
-    high degree sum spherical harmonics instead, in time linear in their edges. Sources and
-    destinations are the same nodes, numbered alike.
+    part and X the embedding of an edge, [A; B] the weights. Pairs of edges are never stored:
+    high-degree nodes sum spherical harmonics instead, in time linear in their edges. Sources and
+    destinations are the same nodes with the same numbers.
 
     Parameters
     ----------
     graph : Graph
     vectors : array, shape (num_edges, 3)
-        From the destination of each edge to its source, or the other way for all of them, with the
-        offset of the periodic image. A zero vector makes no pair.
+        From the destination of each edge to its source, or the reverse for all of them, with the
+        offset of the periodic image. A zero vector forms no pair.
     radial : array, shape (num_edges, num_spherical * num_radial)
-        Radial part R, degree by degree, as `spherical_basis` makes it.
+        Radial part R, degree by degree, as returned by `spherical_basis`.
     embedding : array, shape (num_edges, channels)
         Messages X.
     weights : array, shape (num_spherical * num_radial + channels, middle)
-        A over B, the two layers that take the basis to the channels, see
+        A stacked on B, the two layers that map the basis to the channels, see
         `pyops.blocks.pack_dimenet`.
     num_spherical : int
         Number of degrees l, from 1 to 32.
     exclude : {"node", "none", "image"}
-        Which pairs are left out: those that come back to the node where e ends, none, or only the
-        one with the reverse of e.
+        Which pairs are excluded: those whose edge f starts at the node where e ends, none, or only
+        the pair of e and its reverse.
     reverse : array of int32 or int64, shape (num_edges,), optional
-        Row of the edge that is the reverse of each, or -1; for ``exclude="image"``. The reverse of
-        an edge j -> i has to run i -> j, and its reverse has to be the edge.
+        Row of the reverse of each edge, or -1; for ``exclude="image"``. The reverse of an edge
+        j -> i must run i -> j, and its reverse must be the edge.
 
     Returns
     -------

@@ -16,12 +16,12 @@ def edge_to_edge(
     exclude: Literal["none", "image"] = "none",
     reverse: Annotated[Indices, "num_edges", "exclude=image", "turned"] | None = None,
 ) -> Annotated[Array, "num_edges, width"]:
-    r"""Every edge sums those into its source, but for its own reverse.
+    r"""Sum over the edges into the source of each edge, without its own reverse.
 
     .. math:: y_e = \sum_{f \in in(j)} h_f - h_{rev(e)}, \qquad e = (j \to i)
 
-    The message of directed message passing networks. Sources and destinations are the same nodes,
-    numbered alike. Where several entries share an edge, their sums are added.
+    The message of directed message passing networks. Sources and destinations are the same nodes
+    with the same numbers. If several entries share an edge, their sums are added.
 
     Parameters
     ----------
@@ -29,10 +29,10 @@ def edge_to_edge(
     h : array, shape (num_edges, width)
         Features of the edges.
     exclude : {"none", "image"}
-        Whether the reverse of each edge is left out.
+        Whether the reverse of each edge is excluded.
     reverse : array of int32 or int64, shape (num_edges,), optional
-        Row of the edge that is the reverse of each, or -1; for ``exclude="image"``. The reverse of
-        an edge j -> i has to run i -> j, and its reverse has to be the edge.
+        Row of the reverse of each edge, or -1; for ``exclude="image"``. The reverse of an edge
+        j -> i must run i -> j, and its reverse must be the edge.
 
     Returns
     -------

@@ -25,7 +25,7 @@ def edge_update(
     *,
     mode: Literal["concat", "sum"] = "concat",
 ) -> Annotated[Array, "num_entries, out_width"]:
-    r"""Features of every entry from those of its edge, its source and its destination.
+    r"""Features of each entry from those of its edge, its source and its destination.
 
     .. math:: y_e = (f_e \mid x_j \mid z_i) \quad\text{or}\quad y_e = f_e + x_j + z_i,
               \qquad e = (j \to i)
@@ -40,12 +40,12 @@ def edge_update(
     edge : array, shape (num_edges, edge_width), optional
         Features f of the edges.
     mode : {"concat", "sum"}
-        Side by side, or added; then all widths are the same.
+        Concatenated, or added; to be added, all must have the same width.
 
     Returns
     -------
     array, shape (num_entries, edge_width + src_width + dst_width) or (num_entries, src_width)
-        In the order of the graph's entries, which is that of the edges unless some share a row.
+        In the order of the graph's entries, which is that of the edges unless edge ids repeat.
 
     References
     ----------

@@ -12,7 +12,7 @@ def elem_scale(
     x: Annotated[Array, "num_samples, width"],
     scale: Annotated[Array, "width"],
 ) -> Annotated[Array, "num_samples, width"]:
-    r"""Features scaled one by one, in all samples alike.
+    r"""Scale each feature by its own factor, the same for all samples.
 
     .. math:: y_{si} = c_i x_{si}
 

@@ -1,4 +1,4 @@
-"""Elementwise operators, from the table of functions, and reductions; NumPy's names and shapes."""
+"""Elementwise operators from the table of functions, and reductions; NumPy's names and shapes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REDUCTIONS = {
 
 
 def declaration(name: str) -> Callable[..., Any]:
-    """The signature of an operator, and what its docstring says of its options."""
+    """Return a declaration: the signature of an operator, and the docstring of its options."""
 
     def unary(x: Annotated[Array, "..."]) -> Annotated[Array, "..."]: ...
 

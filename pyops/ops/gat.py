@@ -41,8 +41,8 @@ def gat(
         \langle a_\text{src}, x_j \rangle + \langle a_\text{dst}, y_i \rangle
         + \langle a_\text{edge}, f_e \rangle)
 
-    for each head by itself. The softmax is shifted by the largest score of each destination; one
-    without entries gets 0. There are no self loops or biases but those of the caller.
+    separately for each head. The softmax is shifted by the largest score of each destination; one
+    without entries gets 0. No self loops or biases are added.
 
     Parameters
     ----------
@@ -50,18 +50,18 @@ def gat(
     x_src : array, shape (num_src, heads, width) or (num_src, heads * width)
         Features x of the source nodes.
     x_dst : array, shape (num_dst, heads, width) or (num_dst, heads * width)
-        Features y of the destination nodes; only scores see them.
+        Features y of the destination nodes, used in the scores only.
     attention : array, shape (heads * (2 * width + edge_width),)
-        The block a_src | a_dst | a_edge, each head by head; without edge features edge_width is 0.
+        The block a_src | a_dst | a_edge, each head-major; without edge features edge_width is 0.
         See `pyops.blocks.pack_gat`.
     edge_features : array, shape (num_edges, heads, edge_width), optional
         Features f of the edges, which enter the scores; or (num_edges, heads * edge_width).
     mask : array, shape (num_edges, heads), optional
-        Factors mu of alpha, of dropout for example.
+        Factors mu of alpha, for example of dropout.
     heads : int
         Number of heads.
     concat : bool
-        Whether heads stand side by side, out_width = heads * width; else their mean is taken.
+        Whether heads are concatenated, out_width = heads * width; otherwise they are averaged.
     activation : {"leaky_relu", "identity", "relu", "sigmoid", "tanh", "elu"}
         Activation of the scores.
     negative_slope : float
@@ -75,6 +75,6 @@ def gat(
 
     References
     ----------
-    Velickovic et al., Graph attention networks, arXiv:1710.10903; the block is laid out as in
+    Velickovic et al., Graph attention networks, arXiv:1710.10903; the block has the layout of
     NVIDIA's pylibcugraphops.
     """

@@ -31,7 +31,7 @@ def gat_v2(
     activation: Literal["leaky_relu", "identity", "relu", "sigmoid", "tanh", "elu"] = "leaky_relu",
     negative_slope: float = 0.2,
 ) -> Annotated[Array, "num_dst, out_width"]:
-    r"""Graph attention whose scores are those of a small network of both ends.
+    r"""Graph attention whose scores are computed by a small network from both ends.
 
     .. math::
 
@@ -39,8 +39,8 @@ def gat_v2(
         \alpha = \operatorname{softmax}_{e \to i}
         \langle a, \operatorname{act}(x_j + y_i + f_e) \rangle
 
-    for each head by itself. The softmax is shifted by the largest score of each destination; one
-    without entries gets 0. There are no self loops or biases but those of the caller.
+    separately for each head. The softmax is shifted by the largest score of each destination; one
+    without entries gets 0. No self loops or biases are added.
 
     Parameters
     ----------
@@ -48,17 +48,17 @@ def gat_v2(
     x_src : array, shape (num_src, heads, width) or (num_src, heads * width)
         Features x of the source nodes.
     x_dst : array, shape (num_dst, heads, width) or (num_dst, heads * width)
-        Features y of the destination nodes; only scores see them.
+        Features y of the destination nodes, used in the scores only.
     attention : array, shape (heads * width,)
-        The weights a, head by head.
+        The weights a, head-major.
     edge_features : array, shape (num_edges, heads, width), optional
         Features f of the edges, which enter the scores; or (num_edges, heads * width).
     mask : array, shape (num_edges, heads), optional
-        Factors mu of alpha, of dropout for example.
+        Factors mu of alpha, for example of dropout.
     heads : int
         Number of heads.
     concat : bool
-        Whether heads stand side by side, out_width = heads * width; else their mean is taken.
+        Whether heads are concatenated, out_width = heads * width; otherwise they are averaged.
     activation : {"leaky_relu", "identity", "relu", "sigmoid", "tanh", "elu"}
         Activation of the sums.
     negative_slope : float

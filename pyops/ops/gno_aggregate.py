@@ -24,8 +24,8 @@ def gno_aggregate(
     features : array, shape (num_src, in_features)
         Features h of the source nodes.
     kappa : array, shape (num_edges, in_features * out_features)
-        ``kappa[e].reshape(in_features, out_features)`` is the matrix of edge e; `gno_kernel`
-        makes such arrays.
+        ``kappa[e].reshape(in_features, out_features)`` is the matrix of edge e, as returned by
+        `gno_kernel`.
 
     Returns
     -------

@@ -17,15 +17,15 @@ def gno_conv(
     hidden: int,
     activation: Literal["relu", "silu", "gelu", "tanh"] = "relu",
 ) -> Annotated[Array, "num_dst, out_features"]:
-    r"""Graph neural operator: neighbours summed through a matrix made for every edge.
+    r"""Graph neural operator: sum of the neighbours' features, each times a matrix of its edge.
 
     .. math:: m_i = \sum_{e = (j \to i)} h_j \kappa_e, \qquad
               \kappa_e = V\,\mathrm{act}(U x_e + b_u) + b_v
 
-    `gno_aggregate(graph, features, gno_kernel(coords, params, ...))` without the matrices: the
-    last layer of the kernel network commutes with the sum, m_i = V : Z_i + B_v n_i with
-    Z_i = sum of act(U x_e + b_u) (x) h_j. No array of edges x in_features x out_features exists at
-    any time, and the operations fall by a factor of 1 / (1/out_features + 1/degree).
+    Equals `gno_aggregate(graph, features, gno_kernel(coords, params, ...))` without storing the
+    matrices: the last layer of the kernel network commutes with the sum, m_i = V : Z_i + B_v n_i
+    with Z_i = sum of act(U x_e + b_u) (x) h_j. No array of size edges x in_features x out_features
+    is allocated, and the operations fall by a factor of 1 / (1/out_features + 1/degree).
 
     Parameters
     ----------
@@ -36,11 +36,11 @@ def gno_conv(
         Coordinates x of the edges, usually the difference of node positions.
     params : array, shape (P,)
         The block U | b_u | V | b_v of the kernel network, see `pyops.blocks.pack_gno`; its length
-        decides `out_features`.
+        determines `out_features`.
     hidden : int
         Number of hidden units of the kernel network.
     activation : {"relu", "silu", "gelu", "tanh"}
-        Activation of the hidden units; gelu is the exact one, by the error function.
+        Activation of the hidden units; gelu is exact, with the error function.
 
     Returns
     -------

@@ -20,7 +20,7 @@ def gno_kernel(
 
     .. math:: \kappa_e = V\,\mathrm{act}(U x_e + b_u) + b_v
 
-    The matrices take edges x in_features x out_features numbers; `gno_conv` does without them.
+    The matrices have edges x in_features x out_features elements; `gno_conv` avoids storing them.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def gno_kernel(
     in_features, out_features : int
         Rows and columns of the matrices.
     activation : {"relu", "silu", "gelu", "tanh"}
-        Activation of the hidden units; gelu is the exact one, by the error function.
+        Activation of the hidden units; gelu is exact, with the error function.
 
     Returns
     -------

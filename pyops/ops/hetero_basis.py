@@ -13,13 +13,13 @@ def hetero_basis(
     x: Annotated[Array, "num_src, width"],
     weight: Annotated[Array, "num_edges, num_bases"],
 ) -> Annotated[Array, "num_dst, num_bases*width"]:
-    r"""Sum of the neighbours' features once for each basis, weighted by the relation of the entry.
+    r"""Sum of the neighbours' features for each basis, weighted by the relation of the entry.
 
     .. math:: y_{ibc} = \sum_{e = (j \to i)} w_{r(e)\, b}\, x_{jc}
 
     The relation r(e) of an entry is its edge id: ``graph.with_edge_ids(types, num_types)`` is a
     graph whose entries have types, and the weights then have a row for each type. The weights of
-    the bases commute with the sum, so a relational layer is this and one matrix product.
+    the bases commute with the sum, so a relational layer is this operator and one matrix product.
 
     Parameters
     ----------

@@ -30,8 +30,8 @@ def kernel_conv(
 
     .. math:: m_i = \sum_{e = (j \to i)} w_e\, h_j \kappa_e, \qquad \kappa_e = V z_e + b
 
-    Like `gno_conv`, without a matrix for any edge, for any kernel network whose last layer is
-    linear: z is what comes before that layer. A diagonal kernel multiplies feature by feature.
+    Like `gno_conv`, without storing a matrix per edge, for any kernel network whose last layer is
+    linear: z is the input of that layer. A diagonal kernel multiplies elementwise.
 
     Parameters
     ----------
@@ -41,15 +41,15 @@ def kernel_conv(
     hidden_layer : array, shape (num_edges, hidden)
         Last hidden layer z of the kernel network.
     weight : array, shape (in_features * columns, hidden)
-        Weight V of its last, linear layer, as a torch ``Linear`` holds it. For a matrix kernel
-        columns is out_features and row f_in * out_features + f_out makes the entry (f_in, f_out)
-        of kappa; for a diagonal one columns is 1.
+        Weight V of its last, linear layer, as of a torch ``Linear``. For a matrix kernel, columns
+        is out_features and row f_in * out_features + f_out gives the element (f_in, f_out) of
+        kappa; for a diagonal one, columns is 1.
     bias : array, shape (in_features * columns,), optional
         Bias b of that layer.
     edge_weight : array, shape (num_edges,), optional
-        Weights w, of a quadrature for example.
+        Weights w, for example of a quadrature.
     kernel : {"matrix", "diagonal"}
-        Whether kappa is a matrix or acts feature by feature, with out_features = in_features.
+        Whether kappa is a matrix or acts elementwise, with out_features = in_features.
     reduce : {"sum", "mean"}
         Whether the sum is divided by the number of entries into the destination.
 

@@ -14,7 +14,7 @@ def lno_decode(
     *,
     points: int,
 ) -> Annotated[Array, "num_samples, points"]:
-    r"""Sums of decaying exponentials on [0, 1], the transpose of `lno_encode`.
+    r"""Sums of decaying exponentials on [0, 1]; the transpose of `lno_encode`.
 
     .. math:: u_{sj} = \sum_m e^{-\mu_m t_j} x_{sm}, \qquad t_j = j / (n - 1)
 
@@ -23,7 +23,7 @@ def lno_decode(
     x : array, shape (num_samples, modes)
         Weights of the exponentials.
     poles : array, shape (modes,)
-        Rates of decay mu.
+        Decay rates mu.
     points : int
         The number n of equidistant points t; a single point is t = 0.
 

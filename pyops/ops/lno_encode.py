@@ -19,9 +19,9 @@ def lno_encode(
     Parameters
     ----------
     u : array, shape (num_samples, points)
-        Functions by their values at n equidistant points t; a single point is t = 0.
+        Values of the functions at n equidistant points t; a single point is t = 0.
     poles : array, shape (modes,)
-        Rates of decay mu.
+        Decay rates mu.
 
     Returns
     -------

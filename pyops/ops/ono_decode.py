@@ -17,7 +17,7 @@ def ono_decode(
     x: Annotated[Array, "num_samples, modes"],
     basis: Annotated[Array, "points, modes | points*modes"],
 ) -> Annotated[Array, "num_samples, points"]:
-    r"""Functions from coefficients in an orthonormalised basis, the transpose of `ono_encode`.
+    r"""Functions from coefficients in an orthonormalised basis; the transpose of `ono_encode`.
 
     .. math:: u_s = Q x_s, \qquad B = Q R
 
@@ -38,8 +38,8 @@ def ono_decode(
 
     Notes
     -----
-    The gradient by the basis is summed over the samples. ``backward(..., per_sample=True)`` gives
-    (num_samples, points * modes) instead, the packed gradient of every sample by itself.
+    The gradient by the basis is summed over the samples. ``backward(..., per_sample=True)`` returns
+    (num_samples, points * modes) instead, the packed gradient of each sample.
 
     References
     ----------

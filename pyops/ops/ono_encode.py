@@ -27,7 +27,7 @@ def ono_encode(
     Parameters
     ----------
     u : array, shape (num_samples, points)
-        Functions by their values at the points.
+        Values of the functions at the points.
     basis : array, shape (points, modes) or (points * modes,)
         Basis B, with at most as many columns as rows; or its packed block, see
         `pyops.blocks.pack_basis`. Its gradients have the same form.
@@ -38,8 +38,8 @@ def ono_encode(
 
     Notes
     -----
-    The gradient by the basis is summed over the samples. ``backward(..., per_sample=True)`` gives
-    (num_samples, points * modes) instead, the packed gradient of every sample by itself.
+    The gradient by the basis is summed over the samples. ``backward(..., per_sample=True)`` returns
+    (num_samples, points * modes) instead, the packed gradient of each sample.
 
     References
     ----------

@@ -11,19 +11,18 @@ from .._operator import Operator
 def orthonormalize(
     basis: Annotated[Array, "points, modes"],
 ) -> Annotated[Array, "points, modes"]:
-    r"""Orthonormal columns that span what the columns of a basis span, one after the other.
+    r"""Orthonormalise the columns of a basis in order (Gram-Schmidt).
 
     .. math:: B = Q R
 
-    R is upper triangular with a positive diagonal, as in the Gram-Schmidt process. A column of B
-    that depends on those before it, up to rounding, has a zero column in Q, and its gradients are
-    zero.
+    R is upper triangular with a positive diagonal. A column of B that depends on those before it,
+    up to rounding, has a zero column in Q, and its gradients are zero.
 
     Parameters
     ----------
     basis : array, shape (points, modes)
-        Basis B, with at most as many columns as rows. Of a packed block
-        `pyops.blocks.unpack_basis` makes one.
+        Basis B, with at most as many columns as rows; `pyops.blocks.unpack_basis` converts a
+        packed block.
 
     Returns
     -------

@@ -14,20 +14,20 @@ def radial_basis(
     *,
     exponent: Annotated[int, Between(1, 32)] = 5,
 ) -> Annotated[Array, "num_samples, num_radial"]:
-    r"""Radial basis of DimeNet: sines under an envelope that ends smoothly at the cutoff.
+    r"""Radial basis of DimeNet: sines times an envelope that vanishes smoothly at the cutoff.
 
     .. math:: y_n = u(x) \sin(\omega_n x), \qquad
               u(x) = \tfrac1x - \tfrac{(p+1)(p+2)}2 x^{p-1} + p(p+2)\,x^p - \tfrac{p(p+1)}2 x^{p+1}
 
-    with p = exponent + 1; from x = 1 on everything is zero, and up to the second derivative nothing
-    jumps there. A distance of 0, or less, has basis 0.
+    with p = exponent + 1. The basis is 0 for x >= 1, where it is twice continuously differentiable,
+    and for x <= 0.
 
     Parameters
     ----------
     distances : array, shape (num_samples,)
         Distances x, in units of the cutoff.
     frequencies : array, shape (num_radial,)
-        Frequencies, at first pi, 2 pi, ...
+        Frequencies, initially pi, 2 pi, ...
     exponent : int
         Exponent of the envelope, from 1 to 32.
 

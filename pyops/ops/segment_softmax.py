@@ -13,11 +13,11 @@ def segment_softmax(
     graph: Graph,
     logits: Annotated[Array, "num_edges, heads"],
 ) -> Annotated[Array, "num_entries, heads"]:
-    r"""Softmax over the entries into each destination, column by column.
+    r"""Softmax over the incoming entries of each destination, columnwise.
 
     .. math:: \alpha_e = \frac{\exp z_e}{\sum_{f \to i} \exp z_f}, \qquad e \to i
 
-    shifted by the largest logit of each destination, so that none is too large.
+    shifted by the largest logit of each destination to avoid overflow.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def segment_softmax(
     Returns
     -------
     array, shape (num_entries, heads)
-        In the order of the graph's entries, which is that of the edges unless some share a row.
+        In the order of the graph's entries, which is that of the edges unless edge ids repeat.
 
     References
     ----------

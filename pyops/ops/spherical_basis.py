@@ -20,12 +20,12 @@ def spherical_basis(
     .. math:: y_{ln} = u(x)\, \frac{\sqrt2}{|j_{l+1}(z_{ln})|}\, j_l(z_{ln} x)
 
     with spherical Bessel functions j, their zeros z, n = 1 for the first, and the envelope u of
-    `radial_basis`. `dimenet_aggregate` takes it together with angles.
+    `radial_basis`. `dimenet_aggregate` multiplies it by functions of angles.
 
     Parameters
     ----------
     distances : array, shape (num_samples,)
-        Distances x, in units of the cutoff; of 0 or less, or from 1 on, the basis is 0.
+        Distances x, in units of the cutoff; for x <= 0 or x >= 1 the basis is 0.
     num_spherical : int
         Number of degrees l, from 1 to 16.
     num_radial : int

@@ -17,9 +17,9 @@ def spherical_harmonics(
 
     .. math:: y_{lm} = Y_{lm}(v / |v|), \qquad l = 0 \dots l_{max},\; m = -l \dots l
 
-    Orthonormal on the sphere, without the phase (-1)^m, in the order (l, m): the same as
-    ``sphericart.SphericalHarmonics``. Y_1 is proportional to (y, z, x). A zero vector has direction
-    0: only Y_00 is not 0, and nothing has a derivative.
+    Orthonormal on the sphere, without the phase (-1)^m, in the order (l, m), as in
+    ``sphericart.SphericalHarmonics``. Y_1 is proportional to (y, z, x). For a zero vector only Y_00
+    is nonzero, and all derivatives are 0.
 
     Parameters
     ----------

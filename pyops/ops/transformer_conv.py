@@ -37,8 +37,8 @@ def transformer_conv(
         \alpha = \operatorname{softmax}_{e \to i}
         \frac{\langle q_i, k_j + f_e \rangle}{\sqrt{\text{width}}}
 
-    for each head by itself. The softmax is shifted by the largest score of each destination; one
-    without entries gets 0. There are no self loops or biases but those of the caller.
+    separately for each head. The softmax is shifted by the largest score of each destination; one
+    without entries gets 0. No self loops or biases are added.
 
     Parameters
     ----------
@@ -52,11 +52,11 @@ def transformer_conv(
     edge_features : array, shape (num_edges, heads, width), optional
         Features f of the edges, added to keys and values; or (num_edges, heads * width).
     mask : array, shape (num_edges, heads), optional
-        Factors mu of alpha, of dropout for example.
+        Factors mu of alpha, for example of dropout.
     heads : int
         Number of heads.
     concat : bool
-        True if heads stand side by side, out_width = heads * width; False if their mean is taken.
+        Whether heads are concatenated, out_width = heads * width; otherwise they are averaged.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The graphs of pylibcugraphops: the sources of each destination, one destination after another."""
+"""The graphs of pylibcugraphops, in CSC form."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NAMES = {"num_src": "n_src_nodes", "edge_ids": "map_csc_to_coo"}
 
 
 class BipartiteCsc:
-    """A bipartite graph as `make_bipartite_csc` makes it of int32 or int64 arrays."""
+    """A bipartite graph, made by `make_bipartite_csc` from int32 or int64 arrays."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.made: dict[Any, Any] = {}
-        """What calls have made of it, see `_queue.made_of`."""
+        """Graphs and arrays derived from this graph by calls, see `_queue.made_of`."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "made": {}}
@@ -59,7 +59,7 @@ class bipartite_csc_int64(BipartiteCsc):  # noqa: N801
 def make_bipartite_csc(
     offsets: Integers, indices: Integers, n_src_nodes: int, map_csc_to_coo: Integers | None = None
 ) -> BipartiteCsc:
-    """A bipartite graph.
+    """Make a bipartite graph.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def make_bipartite_csc(
     n_src_nodes : int
         Number of source nodes.
     map_csc_to_coo : array_like of the same, shape (n_indices,), optional
-        Row of the edge arrays of each entry; without it entry k has row k.
+        Row of the edge arrays of each entry; if not given, entry k has row k.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def built(
     n_src_nodes: int,
     map_csc_to_coo: Integers | None,
 ) -> BipartiteCsc:
-    """A bipartite graph, refused by the arguments of the caller."""
+    """Make a bipartite graph; error messages name the caller's arguments."""
     arrays = {"offsets": offsets, "indices": indices}
     arrays |= {} if map_csc_to_coo is None else {"map_csc_to_coo": map_csc_to_coo}
     checked = {n: check_indices(f"{caller}: {n}", a) for n, a in arrays.items()}

@@ -1,4 +1,4 @@
-"""Graphs whose sources and destinations are the same nodes, and graphs with types of edges."""
+"""Graphs whose sources and destinations are the same nodes, and graphs with edge types."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from ._csc import (
 
 
 class Csc(BipartiteCsc):
-    """A graph as `make_csc` makes it."""
+    """A graph made by `make_csc`."""
 
 
 class Hetero(BipartiteCsc):
-    """A graph with types of edges."""
+    """A graph with edge types."""
 
     n_edge_types: int
     edge_types: Indices
 
 
 class CscHg(Csc, Hetero):
-    """A graph with types of edges, as `make_csc_hg` makes it."""
+    """A graph with edge types, made by `make_csc_hg`."""
 
 
 class bipartite_csc_hg_int32(bipartite_csc_int32, Hetero):  # noqa: N801
-    """A bipartite graph of int32 arrays with types of edges."""
+    """A bipartite graph of int32 arrays with edge types."""
 
 
 class bipartite_csc_hg_int64(bipartite_csc_int64, Hetero):  # noqa: N801
-    """A bipartite graph of int64 arrays with types of edges."""
+    """A bipartite graph of int64 arrays with edge types."""
 
 
 Typed = TypeVar("Typed", bound=Hetero)
 
 
 def make_csc(offsets: Integers, indices: Integers, map_csc_to_coo: Integers | None = None) -> Csc:
-    """A graph whose sources are its destinations; otherwise as `make_bipartite_csc`."""
+    """Make a graph whose sources are its destinations; otherwise as `make_bipartite_csc`."""
     return Csc(_square("make_csc", offsets, indices, map_csc_to_coo))
 
 
@@ -56,7 +56,7 @@ def make_csc_hg(
     edge_types: Integers,
     map_csc_to_coo: Integers | None = None,
 ) -> CscHg:
-    """A graph with a type for each entry; types of nodes are checked and mean nothing here."""
+    """Make a graph with a type for each entry; node types are checked but unused."""
     graph = CscHg(_square("make_csc_hg", offsets, indices, map_csc_to_coo))
     _check_nodes("make_csc_hg", n_node_types, node_types, [graph.n_dst_nodes])
     return _with_types("make_csc_hg", graph, n_edge_types, edge_types)
@@ -73,21 +73,21 @@ def make_bipartite_csc_hg(
     *,
     n_src_nodes: int | None = None,
 ) -> bipartite_csc_hg_int32 | bipartite_csc_hg_int64:
-    """A bipartite graph with a type for each entry; otherwise as `make_bipartite_csc`.
+    """Make a bipartite graph with a type for each entry; otherwise as `make_bipartite_csc`.
 
     Parameters
     ----------
     offsets, indices, map_csc_to_coo
-        As of `make_bipartite_csc`.
+        As for `make_bipartite_csc`.
     n_node_types, n_edge_types : int
-        Number of types of nodes, and of edges.
+        Number of node types, and of edge types.
     node_types : array_like of int32 or int64, optional
-        Type of each source, of each destination, or of the ones and then the others; checked, of
-        no meaning here.
+        Type of each source, of each destination, or of the sources followed by the
+        destinations; checked but unused.
     edge_types : array_like of int32 or int64, shape (n_indices,)
         Type of each entry, in the order of `indices`.
     n_src_nodes : int, optional
-        Number of source nodes; without it the last one is the largest of `indices`.
+        Number of source nodes; by default one more than the largest of `indices`.
     """
     caller = "make_bipartite_csc_hg"
     sources = check_indices(f"{caller}: indices", indices)
@@ -101,7 +101,7 @@ def make_bipartite_csc_hg(
 
 
 def _square(caller: str, offsets: Integers, indices: Integers, ids: Integers | None) -> Graph:
-    """The graph between as many sources as destinations."""
+    """Return the graph with as many sources as destinations."""
     checked = check_indices(f"{caller}: offsets", offsets)
     return built(caller, checked, indices, max(0, len(checked) - 1), ids).graph
 
@@ -118,7 +118,7 @@ def _check_nodes(caller: str, count: int, node_types: Integers | None, lengths: 
 
 
 def _with_types(caller: str, graph: Typed, count: int, edge_types: Integers) -> Typed:
-    """The graph, to which a type for each entry is added."""
+    """Add a type for each entry to the graph and return it."""
     check_size(f"{caller}: n_edge_types", count)
     types = check_indices(f"{caller}: edge_types", edge_types)
     if len(types) != graph.n_indices:

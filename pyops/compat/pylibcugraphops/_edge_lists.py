@@ -1,4 +1,4 @@
-"""Graphs from lists of edges, sorted both ways by the caller."""
+"""Graphs from edge lists that the caller has also sorted by source and by destination."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Integers = npt.ArrayLike
 
 
 def graph_of(caller: str, coo_idx: Integers, **packed: Integers) -> Any:
-    """The graph of a call, where it has its arrays."""
+    """Return the graph of a call, on the device of its arrays."""
 
     def make() -> Any:
         graph = _checked(caller, coo_idx, **packed)
@@ -28,7 +28,7 @@ def graph_of(caller: str, coo_idx: Integers, **packed: Integers) -> Any:
 
 
 def _checked(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:
-    """The graph of the list of edges, which offsets and permutation have to describe as well."""
+    """Return the graph of the edge list; check offsets and permutation against the list."""
     ends = check_integers(f"{caller}: coo_idx", on_host(coo_idx))
     if ends.ndim != 2 or len(ends) != 2:
         raise ValueError(f"{caller}: coo_idx: expected shape (2, num_edges), got {ends.shape}")

@@ -1,4 +1,4 @@
-"""Precision of the products of matrices, as the calls of dimenet name it."""
+"""Precision of matrix products in the dimenet calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._queue import there
 class MMAOp(Enum):
     """Precision of matrix products on a GPU.
 
-    Low precision takes the tensor cores with factors of 11 bits where arrays are float32; high
+    Low precision uses tensor cores with TF32 factors (11-bit significands) for float32 arrays. High
     precision is that of the arrays, as are all products in host memory.
     """
 
@@ -23,7 +23,7 @@ _PRECISIONS = {None: "highest", MMAOp.HighPrecision: "highest", MMAOp.LowPrecisi
 
 
 def precision_of(caller: str, mma_operation: object) -> dict[str, Any]:
-    """The option of an operator for such an operation, none where arrays are on the host."""
+    """Return the operator's option for such an operation, none if arrays are on the host."""
     if mma_operation is not None and not isinstance(mma_operation, MMAOp):
         raise TypeError(f"{caller}: mma_operation: expected MMAOp, got {mma_operation!r}")
     return {} if there() is None else {"precision": _PRECISIONS[mma_operation]}

@@ -1,4 +1,4 @@
-"""Errors of the operators beneath, in the names of the call that the caller made."""
+"""Errors of the underlying operators, translated to the argument names of the calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHERS = re.compile(r"\blike (\w+)|\b(\w+)(?=-1=)")
 
 @contextlib.contextmanager
 def names_of_call(caller: str, names: Mapping[str, str]) -> Iterator[None]:
-    """What pyops refuses is refused by the caller, of whose arguments the names are told."""
+    """Raise errors of pyops again as the caller's, with the caller's argument names."""
     try:
         yield
     except REFUSALS as error:
@@ -40,7 +40,7 @@ def names_of_call(caller: str, names: Mapping[str, str]) -> Iterator[None]:
 
 
 def in_names_of_call(names: Mapping[str, str]) -> Callable[[Function], Function]:
-    """The same for a function of the caller's name."""
+    """Decorate a function to do the same under its own name."""
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)

@@ -1,8 +1,8 @@
-"""Low-level calls with CuPy arrays: queued on the stream that they name, as NVIDIA's calls are.
+"""Low-level calls with CuPy arrays, queued on the stream that they name, as NVIDIA's calls are.
 
-Arrays of one call are all on a device or all on the host; those on a device may belong to any
-library that speaks DLPack. Graphs are made of arrays of either kind, checked on the host, and moved
-to a device once, when a call first comes with arrays there. So is what calls make of graphs.
+All arrays of a call are on one device or all on the host; device arrays may belong to any library
+that supports DLPack. Graphs are made from arrays of either kind, checked on the host, and copied to
+a device on the first call with arrays there, as are arrays that calls derive from graphs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STREAMS = "cuda_stream", "stream_id"
 
 
 class There(NamedTuple):
-    """Where a call has its arrays, if that is a device."""
+    """The device of a call's arrays, if they are on a device."""
 
     platform: Platform
     device: int
@@ -37,19 +37,19 @@ _there: ContextVar[There | None] = ContextVar("_there", default=None)
 
 
 def there() -> There | None:
-    """The device of the call that is running, None on the host."""
+    """Return the device of the running call, None on the host."""
     return _there.get()
 
 
 def on_device(value: Any) -> bool:
-    """Whether a value is an array on a device."""
+    """Return whether a value is an array on a device."""
     return _arrays.on_device(value) and hasattr(value, "dtype")
 
 
 def queued(function: Function) -> Function:
-    """A call that takes arrays of a device too, and then honours its stream.
+    """Decorate a call to also accept device arrays, for which it uses the stream given.
 
-    What its signature says is checked in any case: arrays that may not be None, flags, the stream.
+    Always checks what the signature declares: arrays that may not be None, flags, the stream.
     """
     caller, signature = function.__name__, inspect.signature(function)
     hints = {name: p.annotation for name, p in signature.parameters.items()}
@@ -86,13 +86,13 @@ def check_flag(label: str, value: Any) -> None:
 
 
 def check_stream(caller: str, given: Mapping[str, Any]) -> int:
-    """The stream among the arguments of a call, an address."""
+    """Return the stream among the arguments of a call, as an address."""
     name = next(name for name in STREAMS if name in given)
     return _arrays.check_size(f"{caller}: {name}", given[name], 0, 2**63 - 1)
 
 
 def run(caller: str, given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> Any:
-    """A call on the stream among its arguments, on the device of its first array."""
+    """Run a call on the stream among its arguments, on the device of its first array."""
     from ...cuda._device import platform
 
     on = platform(caller)
@@ -122,7 +122,7 @@ def run(caller: str, given: dict[str, Any], function: Callable[[dict[str, Any]],
 
 
 def check_array(label: str, array: Any) -> Array:
-    """The argument, if it is an array of a supported precision where the call has its arrays."""
+    """Return the argument if it is an array of supported precision on the device of the call."""
     if there() is None:
         return _arrays.check_array(label, array)
     _refuse_on_host(label, array)
@@ -133,7 +133,7 @@ def check_array(label: str, array: Any) -> Array:
 
 
 def check_output(label: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array given to be written to."""
+    """Return an output array if it has the given shape and dtype."""
     if there() is None:
         return _arrays.check_output(label, array, shape, dtype)
     found = check_array(label, array)
@@ -144,7 +144,7 @@ def check_output(label: str, array: Any, shape: tuple[int, ...], dtype: np.dtype
 
 
 def check_numbers(label: str, array: Any, shape: tuple[int, ...]) -> Any:
-    """An array given on the device that holds indices, or takes some."""
+    """Return a device array for indices if it is an integer array of this shape."""
     _refuse_on_host(label, array)
     if array.dtype not in (np.int32, np.int64):
         raise TypeError(f"{label}: expected int32 or int64, got {array.dtype}")
@@ -161,12 +161,12 @@ def _refuse_on_host(label: str, array: Any) -> None:
 
 
 def graph_for(holder: Any) -> Any:
-    """The graph of what `make_csc` and its like make, where the call has its arrays."""
+    """Return the graph of a holder made by `make_csc` and the like, on the device of the call."""
     return made_of(holder, "itself", lambda: holder.graph)
 
 
 def made_of(holder: Any, name: Any, make: Callable[[], Any]) -> Any:
-    """A graph or an array that is made once of such a graph, where the call has its arrays."""
+    """Return a graph or array derived from a holder, cached, on the device of the call."""
     if name not in holder.made:
         holder.made[name] = make()
     made, where = holder.made[name], there()

@@ -1,9 +1,8 @@
-"""What is made of index arrays that calls take by themselves, kept for the calls that follow.
+"""Cache of objects made from bare index arrays that calls take.
 
-Those on a device are copied to the host and checked when a call first comes with them. They count
-as the same as long as they have the same place in memory, the same shape and the same type, and
-must not be written to after their first call; arrays in host memory are compared. The last few are
-kept, with their memory.
+Device arrays are copied to the host and checked on their first use. They are identified by
+address, shape and dtype, and must not be written to after that; arrays in host memory are compared.
+The cache holds the most recent ones, and keeps their memory alive.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _lock = threading.Lock()
 
 
 def remembered(kind: str, arrays: Sequence[Any], make: Callable[[], Made]) -> Made:
-    """What `make` makes of the arrays of a call on a device."""
+    """Return what `make` makes from the index arrays of a device call, cached."""
     where, places = there(), [_place(array) for array in arrays]
     if where is None or None in places:
         return make()
@@ -33,7 +32,7 @@ def remembered(kind: str, arrays: Sequence[Any], make: Callable[[], Made]) -> Ma
         if found is not None:
             _kept[key] = found
     if found is None:
-        # With the arrays, so that no others can take their place in memory.
+        # Keeps the arrays alive, so that no others can have their address.
         found = make(), arrays
         with _lock:
             _kept[key] = found
@@ -44,13 +43,13 @@ def remembered(kind: str, arrays: Sequence[Any], make: Callable[[], Made]) -> Ma
 
 
 def on_host(indices: Any) -> Any:
-    """Indices that can be checked: of those on a device a copy."""
+    """Return indices that can be checked; those on a device are copied."""
     where = there()
     return where.platform.to_host(indices) if where and on_device(indices) else indices
 
 
 def _place(array: Any) -> Any:
-    """What tells an array from others, None for what is no array."""
+    """Return the cache key of an array, None for anything else."""
     where = there()
     if where is not None and on_device(array):
         return where.platform.address(array), array.shape, array.strides, array.dtype.str

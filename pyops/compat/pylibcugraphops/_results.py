@@ -1,4 +1,4 @@
-"""Results, for the arrays of the caller that take them."""
+"""Copies of results to the caller's output arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._queue import check_numbers, check_output, there
 
 
 def write(caller: str, **outputs: tuple[Any, Array | Indices | None]) -> None:
-    """Results to their arrays, of which all are checked before any is written to."""
+    """Copy results to their arrays; all are checked before any is written."""
     names = list(outputs)
     for i, (name, (target, result)) in enumerate(outputs.items()):
         assert result is not None
@@ -29,7 +29,7 @@ def write(caller: str, **outputs: tuple[Any, Array | Indices | None]) -> None:
 
 
 def _check_indices(label: str, target: Any, shape: tuple[int, ...], _: Any) -> None:
-    """An array given to take indices of either kind."""
+    """Check an array for index results of either integer type."""
     if there() is not None:
         check_numbers(label, target, shape)
         return
@@ -42,13 +42,13 @@ def _check_indices(label: str, target: Any, shape: tuple[int, ...], _: Any) -> N
 
 
 def _in_memory(array: Any) -> Any:
-    """An array of which only the place in memory is looked at."""
+    """Return an array that is only compared by its memory."""
     where = there()
     return array if where is None else np.asarray(_Place(array, where.platform.address(array)))
 
 
 class _Place:
-    """The addresses of an array on a device, as NumPy knows those of its own."""
+    """Address range of a device array, as NumPy's array interface."""
 
     def __init__(self, array: Any, address: int) -> None:
         self.__array_interface__ = {

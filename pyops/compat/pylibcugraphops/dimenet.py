@@ -1,18 +1,18 @@
-"""The low-level calls of pylibcugraphops.dimenet, in their order of arguments.
+"""The low-level calls of pylibcugraphops.dimenet, with their argument order.
 
-Outputs are arrays of the caller, written to. Distances are scaled by the cutoff, [num_edges, 1].
-``coo_idx`` is [2, num_edges], sources over destinations; offsets and permutations of the edges are
-checked against it, on the host. `mma_operation` counts for arrays on a device, see `MMAOp`; without
-it products are those of high precision. Widths are free: the number of degrees follows from the
-arrays only through `num_spherical`, 7 as there.
+Outputs are arrays of the caller, written in place. Distances are scaled by the cutoff,
+[num_edges, 1]. ``coo_idx`` is [2, num_edges], sources over destinations; offsets and permutations
+of the edges are checked against it, on the host. `mma_operation` applies to arrays on a device, see
+`MMAOp`; without it products have high precision. Any width is supported: the number of degrees
+follows from the arrays and `num_spherical`, by default 7 as in the original.
 
-`cuda_stream` is for arrays on a device, see `_queue`. Index arrays there are read and checked when
-a call first comes with them, and their graph is kept for the calls that follow, which copy nothing.
-**They must not be written to after that**: other indices belong in other arrays, or in host memory,
-where they are compared at each call. The graphs of the last calls keep their memory.
+`cuda_stream` applies to arrays on a device, see `_queue`. Index arrays there are read and checked
+on the first call with them, and their graph is kept for later calls, which copy nothing. **They
+must not be written to after that**: use other arrays for other indices, or host memory, whose
+contents are compared at each call. The graphs of the last calls keep their memory.
 
-Unlike the original, gradients by angles and second derivatives by distances exist in
-`pyops.dimenet_aggregate` and `pyops.dimenet_basis`; these calls leave them out where it does.
+Unlike the original, `pyops.dimenet_aggregate` and `pyops.dimenet_basis` have gradients by angles
+and second derivatives by distances; these calls omit them as the original does.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def radial_basis_fwd(
     input_w: Array,
     cuda_stream: int = 0,
 ) -> None:
-    """Both bases of scaled distances: see `pyops.dimenet_basis`."""
+    """Compute both bases of scaled distances: see `pyops.dimenet_basis`."""
     caller = "radial_basis_fwd"
     options = _options(caller, input_w, output_sbf_rad=output_sbf_rad)
     (distances,) = _columns(caller, input_vector=input_vector)
@@ -84,7 +84,7 @@ def radial_basis_bwd(
     input_w: Array,
     cuda_stream: int = 0,
 ) -> None:
-    """The gradients by distances and frequencies."""
+    """Compute the gradients by distances and frequencies."""
     caller = "radial_basis_bwd"
     options = _options(caller, input_w, input_grad_sbf_rad=input_grad_sbf_rad)
     (distances,) = _columns(caller, input_vector=input_vector)
@@ -113,7 +113,7 @@ def radial_basis_bwd_bwd(
     input_w: Array,
     cuda_stream: int = 0,
 ) -> None:
-    """The gradients of the first ones by the cotangents of the bases and by the frequencies."""
+    """Compute the gradients of the first ones by the cotangents of the bases and by frequencies."""
     caller = "radial_basis_bwd_bwd"
     options = _options(caller, input_w, input_grad_sbf_rad=input_grad_sbf_rad)
     distances, tangent = _columns(
@@ -180,7 +180,7 @@ def agg_edge_to_edge_bwd(
     *,
     num_spherical: int = 7,
 ) -> None:
-    """The gradients by all inputs but the vectors."""
+    """Compute the gradients by all inputs except the vectors."""
     caller = "agg_edge_to_edge_bwd"
     _, rbf, embedding, weights = dimenet_aggregate.backward(
         graph_of(caller, coo_idx, src_offsets=src_offsets),
@@ -221,7 +221,7 @@ def agg_edge_to_edge_bwd2_main(
     *,
     num_spherical: int = 7,
 ) -> None:
-    """The second derivatives by radial part, embedding and weights, no cotangent of weights."""
+    """Compute second derivatives by radial part, embedding, weights, without weight cotangent."""
     caller = "agg_edge_to_edge_bwd2_main"
     _, rbf, embedding, weights, _ = dimenet_aggregate.double_backward(
         graph_of(caller, coo_idx, src_offsets=src_offsets),
@@ -264,7 +264,7 @@ def agg_edge_to_edge_bwd2_grad(
     *,
     num_spherical: int = 7,
 ) -> None:
-    """The second derivative by the cotangent of the output."""
+    """Compute the second derivative by the cotangent of the output."""
     caller = "agg_edge_to_edge_bwd2_grad"
     dy = dimenet_aggregate.jvp(
         graph_of(caller, coo_idx, dst_offsets=dst_offsets, dst_edge_index=dst_edge_index),
@@ -283,7 +283,7 @@ def agg_edge_to_edge_bwd2_grad(
 
 
 def _options(caller: str, w: Array, **spherical: Array) -> dict[str, Any]:
-    """The options of the basis, from the widths of its arrays."""
+    """Return the options of the basis, from the widths of its arrays."""
     ((name, array),) = spherical.items()
     for label, given in {"input_w": w, name: array}.items():
         check_array(f"{caller}: {label}", given)
@@ -299,7 +299,7 @@ def _options(caller: str, w: Array, **spherical: Array) -> dict[str, Any]:
 
 
 def _columns(caller: str, **columns: Array) -> list[Array]:
-    """Arrays with a row for each edge, without their second axis."""
+    """Return arrays with a row for each edge, without their second axis."""
     edges: int | str = "num_edges"
     for name, array in columns.items():
         check_array(f"{caller}: {name}", array)

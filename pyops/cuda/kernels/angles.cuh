@@ -1,14 +1,14 @@
-// Edge-to-edge aggregation by angles. Pairs of edges (e, f), f into the source of e, are met in the
-// rows of a graph, 32 at a time: each lane sees to the angle of one, leaves what follows from it in
-// shared memory, and then all lanes take a channel each.
+// Edge-to-edge aggregation by angles. A warp visits the pairs (e, f), with f into the source of e,
+// in blocks of 32. Each lane computes the angular terms of one pair in shared memory; then each
+// lane processes its channels for all pairs of the block.
 //
-// Entries are numbered along the incoming rows, and things of entries stand in that order. t is for
-// tangents. T[edge, l] = A_l R_l of the weights [A; B] and the radial parts R.
+// Entries are numbered in CSC order (incoming edges), and arrays by entry are in that order. The
+// prefix t denotes tangents. T[edge, l] = A_l R_l for weights [A; B] and radial parts R.
 //! DEGREES 4 8 16 32
 constexpr int WARP = 32, CHUNK = 8, COLUMNS = DEGREES > 8 ? 1 : 2;
 constexpr int LINE = COLUMNS * WARP;
 
-// Y_l and its first two derivatives by the cosine, of all degrees below DEGREES.
+// Y_l(cosine) and its first two derivatives, for all degrees below DEGREES.
 struct Angular {
   real value[DEGREES], slope[DEGREES], bend[DEGREES];
 };
@@ -35,7 +35,7 @@ struct Edges {
   const whole* reverse;
   const real *u, *tu;
 
-  // e to node i and f from node k make a pair.
+  // Whether edge e into node i and edge f out of node k form a pair.
   __device__ bool pair(whole e, whole i, whole f, whole k) const {
     if (u[4 * e + 3] == 0 || u[4 * f + 3] == 0) return false;
     return exclude == 1 ? k != i : exclude == 3 ? reverse[e] != f + 1 : true;

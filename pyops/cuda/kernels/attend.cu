@@ -1,14 +1,14 @@
-// Graph attention as far as it reads features.
+// Graph attention: the kernels that read features.
 constexpr int WARP = 32;
 #include "features.cuh"
 
-// What a lane has of rows of a table, by slots. Where that is nothing it has what the first of the
-// lanes has, which is not stored: so no reading waits for a condition.
+// Column pointers of a lane into table rows, by slot. A lane without columns reads those of the
+// first lane and does not store them, so that no load is conditional.
 template <bool aligned>
 struct Places {
   const real* table[SLOTS];
   int stride, head[SLOTS];
-  whole width;  // of what is left of the row from here
+  whole width;  // columns from here to the end of the row
 
   __device__ Places(const Layout& mine, const Gathered& from, int heads, whole width_)
       : stride(static_cast<int>(from.stride)) {
@@ -25,8 +25,8 @@ struct Places {
   }
 };
 
-// Of a warp that takes `count` entries at a time, of which all are there in a `full` turn: adds
-// weights times rows, and stores the products of these with a row of its own, if it has `dots`.
+// Adds weights times feature rows, `count` entries per lane at a time; `full` if all of them exist.
+// If `has_dots`, also stores the products of the feature rows with the row `own`.
 template <int count, bool full, bool aligned, bool has_dots>
 __device__ inline void add_rows(const Layout& mine, const Places<aligned>& from, whole first,
                                 whole end, int heads, whole width, const int* nodes,
@@ -104,8 +104,8 @@ __device__ inline void add_row(const Layout& mine, const Span& span, const Gathe
       const real *of_edge##n
 
 // out[row, head] (+)= the sum over its entries of up to two terms
-//   scale weight (table[node, head] + of_edge[edge, head]),
-// of which a table that is not there is 0; weights are along the entries, or at their `places`.
+//   scale weight (table[node, head] + of_edge[edge, head]).
+// An absent table is 0. Weights are in the order of the entries, or at their `places`.
 extern "C" __global__ void gather(ROWS, const whole* places, whole heads, const whole* edges,
                                   TERM(0), TERM(1), real* partial, whole accumulate, real* out) {
   const Layout mine(lanes, across, parts);
@@ -143,9 +143,9 @@ extern "C" __global__ void gather(ROWS, const whole* places, whole heads, const 
   store(mine, span, pieces, heads, width, factor, sums, partial, accumulate, out);
 }
 
-// Over the outgoing rows at one reading of the gradients of the destinations: the products of each
-// with the features of the source,  dots[k, head] = scale <table[i, head], x[j, head]>,  and, if
-// `out` is there, their sums as `gather` makes them. The heads are not in several parts.
+// Fused pass over the outgoing edges, with one gather of the destinations' gradients: computes
+//   dots[k, head] = scale <table[i, head], x[j, head]>
+// and, if `out` is given, their weighted sums as in `gather`. A head is not split into parts.
 extern "C" __global__ void attend_back(ROWS, const whole* places, whole heads, const real* weights,
                                        GATHERED, const real* x, real* dots, real* partial,
                                        whole accumulate, real* out) {
@@ -166,8 +166,8 @@ extern "C" __global__ void attend_back(ROWS, const whole* places, whole heads, c
   if (out) store(mine, span, pieces, heads, width, scale, sums, partial, accumulate, out);
 }
 
-// Of all entries  dots[k, head] = scale <table[i, head], x[j, head] + of_edge[edge, head]>  and,
-// with derivatives of the factors, that of it; a group of 8 lanes has a number.
+// dots[k, head] = scale <table[i, head], x[j, head] + of_edge[edge, head]>  for all entries, and
+// its derivative if those of the factors are given. A group of 8 lanes computes one value.
 extern "C" __global__ void multiply(whole entries, whole heads, whole width, const int* sources,
                                     const int* destinations, const whole* edges, GATHERED,
                                     const real* dtable, const real* x, whole x_stride,
@@ -201,7 +201,7 @@ extern "C" __global__ void multiply(whole entries, whole heads, whole width, con
   if (ddots) ddots[unit] = scale * dsum;
 }
 
-// (+)= the mean over the heads.
+// out (+)= the mean over the heads.
 extern "C" __global__ void average(whole rows, whole heads, whole width, const real* values,
                                    whole accumulate, real* out) {
   const whole place = thread_number();

@@ -1,13 +1,13 @@
 // Radial bases with the envelope u: x u(x) times spherical Bessel functions divided by their
-// argument, so that nothing cancels where x is small. In double precision throughout.
+// argument, which avoids cancellation for small x. Computed in double precision.
 constexpr int LANES = 32;
 
 struct Jet {
   double value, slope, bend;
 };
 
-// x u(x) = (1 - x)^3 times a polynomial, its slope x^exponent (1 - x)^2 times a number: nothing
-// cancels, neither near 1 nor near 0.
+// x u(x) = (1 - x)^3 times a polynomial; its derivative is x^exponent (1 - x)^2 times a constant.
+// Neither cancels near 0 or 1.
 __device__ inline Jet envelope(whole exponent, double x) {
   double g = static_cast<double>((exponent + 1) * (exponent + 2) / 2);
   double low = g * static_cast<double>(exponent + 3);
@@ -29,7 +29,7 @@ __device__ inline Jet bessel(int l, int power, double t) {
       s += c * p;
       s1 += c * p1;
       s2 += c * p2;
-      const double last = c * p2 / s2;  // of terms that fall, the slowest
+      const double last = c * p2 / s2;  // the series with the slowest decay
       if (k > 2 && last < 1e-18 && last > -1e-18) break;
       p2 = p2 * square + 2 * p1;
       p1 = p1 * square + p;
@@ -65,7 +65,7 @@ __device__ inline Jet bessel(int l, int power, double t) {
 
 __device__ inline bool inside(double x) { return !(x <= 0 || x >= 1); }
 
-// A column's value with its derivatives by x, and by the frequency w where it has one.
+// Value of a basis column with its derivatives by x, and by the frequency w if it has one.
 struct Column {
   double y, x, xx, w, xw, ww;
 };
@@ -91,8 +91,8 @@ __device__ inline Column spherical(double x, const Jet& e, double zero, double n
           0, 0, 0};
 }
 
-// Columns of a basis: of sines, by their frequencies; or else of Bessel functions of each degree,
-// by zeros and norms.
+// Columns of a basis: sines with given frequencies, or Bessel functions of each degree with given
+// zeros and norms.
 struct Basis {
   whole columns, exponent, each;
   const real* frequencies;
@@ -121,8 +121,8 @@ extern "C" __global__ void evaluate(BASIS, whole accumulate, real* y) {
   y[unit] = value + (accumulate ? y[unit] : real(0));
 }
 
-// The gradients of <gy, y>, or those of <hx, gradient by x> + <hw, gradient by w> if `second`: by
-// x; by w, sample by sample; and by gy. LANES lanes have a sample.
+// Gradients of <gy, y>, or of <hx, gradient by x> + <hw, gradient by w> if `second`: by x; by w,
+// for each sample; and by gy. LANES lanes process a sample.
 extern "C" __global__ void pull(BASIS, const real* gy, whole second, const real* hx,
                                 const real* hw, whole accumulate, real* by_x, double* by_w,
                                 real* dgy) {

@@ -1,4 +1,4 @@
-// What all kernels share. Indices of graphs count from 1, everything else from 0.
+// Definitions shared by all kernels. Graph indices are 1-based, everything else is 0-based.
 typedef REAL real;
 typedef long long whole;
 
@@ -14,14 +14,14 @@ typedef long long whole;
 
 constexpr unsigned ALL = 0xffffffffu;
 
-// Rows of more entries than this are summed in pieces.
+// Rows with more entries than this are split into segments (`pieces`), whose sums are combined.
 constexpr whole PIECE = 256;
 
 __device__ inline whole thread_number() {
   return static_cast<whole>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
-// The sum over `lanes` neighbouring lanes, in all of them; whole warps take part.
+// Sum over `lanes` adjacent lanes, returned in all of them; called by whole warps.
 template <int lanes, class T>
 __device__ inline T lane_sum(T value) {
 #pragma unroll
@@ -31,7 +31,7 @@ __device__ inline T lane_sum(T value) {
 
 __device__ inline bool is_nan(real x) { return x != x; }
 
-// The larger; a NaN stays.
+// Maximum that propagates NaN.
 __device__ inline real largest(real a, real b) { return a >= b || is_nan(a) ? a : b; }
 
 template <int lanes>
@@ -42,7 +42,7 @@ __device__ inline real lane_max(real value) {
   return value;
 }
 
-// The row of an entry, both from 0.
+// Row that contains an entry, by binary search; both 0-based.
 __device__ inline whole row_of(const whole* offsets, whole rows, whole entry) {
   whole low = 0, high = rows;
   while (high - low > 1) {
@@ -53,10 +53,10 @@ __device__ inline whole row_of(const whole* offsets, whole rows, whole entry) {
   return low;
 }
 
-// Some entries of one row, from `start` to before `end`.
+// Entries [start, end) of one row.
 struct Span {
   whole row, start, end;
-  bool is_long;  // the row is summed in pieces
+  bool is_long;  // the row is summed in segments
 };
 
 __device__ inline Span row_span(const whole* offsets, whole row) {
@@ -64,9 +64,9 @@ __device__ inline Span row_span(const whole* offsets, whole row) {
   return {row, start, end, end - start > PIECE};
 }
 
-// Piece `number` of the long rows: entries are cut at the multiples of PIECE, and what lies
-// between two cuts holds entries of two long rows at most, at its start and at its end. Empty where
-// there is no such row.
+// Segment `number` of the long rows. The entries are split at multiples of PIECE. Between two
+// splits lie entries of at most two long rows, at the start and at the end: segments 2i and 2i + 1.
+// Empty if there is no such row.
 __device__ inline Span long_span(const whole* offsets, whole rows, whole entries, whole number) {
   const whole cut = number / 2 * PIECE;
   const whole next = cut + PIECE < entries ? cut + PIECE : entries;
@@ -78,7 +78,7 @@ __device__ inline Span long_span(const whole* offsets, whole rows, whole entries
   return span;
 }
 
-// The pieces of a long row are `first_piece` and every second one from the next even number.
+// The segments of a long row are `first_piece`, then every second one from the next even number.
 __device__ inline whole first_piece(const Span& row) {
   return row.start / PIECE * 2 + (row.start % PIECE ? 1 : 0);
 }

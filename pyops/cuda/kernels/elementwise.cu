@@ -1,15 +1,15 @@
-// Elementwise functions with broadcasting, by their number in pyops/_functions.py.
+// Elementwise functions with broadcasting, by their codes in pyops/_functions.py.
 //
-// Tables have a row for each axis of a space: its extent, then the strides along it of the operands
-// x, y, g, h and k and of the result.
+// Tables have a row for each axis of the iteration space: its extent, then the strides along it of
+// the operands x, y, g, h and k and of the result.
 //@ functions
 constexpr int COLUMNS = 7, RESULT = 6, EACH = 4;
 
 struct Place {
-  whole at[RESULT];  // of the operands and of the result
+  whole at[RESULT];  // offsets of the operands and of the result
 };
 
-// The place of an element, counted along the axes, added to a place.
+// Adds to `place` the offsets of element number `element` of the axes.
 template <class Number>
 __device__ inline void walk(const whole* table, whole axes, Number element, Place& place) {
   for (whole axis = axes - 1; axis >= 0; --axis) {
@@ -40,7 +40,7 @@ struct Operands {
   }
 };
 
-// z (+)= the form of a function, where no axis goes.
+// z (+)= one form of a function, without reduction.
 extern "C" __global__ void map(const whole* table, const real* x, const real* y, const real* g,
                                const real* h, const real* k, real* z, whole axes, whole elements,
                                whole form, real p, whole add) {
@@ -57,7 +57,7 @@ extern "C" __global__ void map(const whole* table, const real* x, const real* y,
   }
 }
 
-// The sum (1), the maximum (2) or the minimum (3) of two.
+// Combines two values: sum (1), maximum (2) or minimum (3).
 __device__ inline double both(whole operation, double a, double b) {
   if (operation == 1) return a + b;
   if (a != a) return a;
@@ -69,8 +69,8 @@ __device__ inline double none(whole operation) {
   return operation == 2 ? -INFINITY : INFINITY;
 }
 
-// parts[part, element of the axes that stay], in float64: a block has some of these elements and
-// one part of those of the axes that go.
+// parts[part, element], in float64: partial reductions. A block reduces one part of the reduced
+// axes for some elements of the kept axes.
 extern "C" __global__ void reduce(const whole* kept, const whole* gone, const real* x,
                                   const real* y, const real* g, const real* h, const real* k,
                                   double* parts, whole kept_axes, whole gone_axes, whole elements,
@@ -99,7 +99,7 @@ extern "C" __global__ void reduce(const whole* kept, const whole* gone, const re
   if (threadIdx.y == 0 && element < elements) parts[blockIdx.y * elements + element] = *mine;
 }
 
-// z (+)= what the parts make together, divided.
+// z (+)= the combined parts, divided.
 extern "C" __global__ void settle(const whole* kept, const double* parts, real* z, whole kept_axes,
                                   whole elements, whole count, whole operation,
                                   const double* divisor, whole add) {

@@ -1,9 +1,8 @@
-// Scores of entries  <a, act(r)>  of each head with  r = x_j + y_i (+ f_e),  and the way back.
+// Scores  <a, act(r)>  of entries and heads with  r = x_j + y_i (+ f_e),  and their VJPs.
 #include "scores.cuh"
 #include "features.cuh"
 
-// Columns of one head of three rows, given by where they begin, added up; those of tables that are
-// not there are 0.
+// Sum of the columns of one head over three table rows at given offsets; an absent table is 0.
 __device__ inline Vector sum_of(const real* one, const real* two, const real* three, whole at_one,
                                 whole at_two, whole at_three, whole column, whole width,
                                 bool aligned) {
@@ -19,8 +18,8 @@ __device__ inline Vector sum_of(const real* one, const real* two, const real* th
 #define DR sum_of(dsrc, ddst, dedge, from, to, of, column, width, aligned)
 #define ALIGNED is_aligned(width, src, dst, edge, a) && is_aligned(width, dsrc, ddst, dedge, da)
 
-// scores[k, head] = <a[head], act(r)>  along the incoming rows, and their tangents; a group of 8
-// lanes has a number.
+// scores[k, head] = <a[head], act(r)>  in CSC order, and their tangents. A group of 8 lanes
+// computes one value.
 extern "C" __global__ void score(whole entries, whole heads, whole width, const int* sources,
                                  const int* destinations, const whole* edges, ENDS, real* scores,
                                  real* tangents) {
@@ -59,9 +58,9 @@ extern "C" __global__ void score(whole entries, whole heads, whole width, const 
   if (tangents) tangents[unit] = dsum;
 }
 
-// out[row, head] (+)= the sum over its entries of the gradient by r; `first` is that by the score,
-// or with tangents of these, `second` the tangent of it. Sources, destinations and edges of the
-// entries are those given, or the row itself.
+// out[row, head] (+)= the sum over its entries of the gradient by r. `first` is the gradient by the
+// score, or, with tangents, `second` is its tangent. Sources, destinations and edges of the entries
+// are the given arrays, or the row itself.
 extern "C" __global__ void pull_ends(ROWS, const int* destinations, const whole* edges,
                                      const whole* places, whole heads, ENDS, const real* first,
                                      const real* second, real* partial, whole accumulate,
@@ -111,8 +110,8 @@ extern "C" __global__ void pull_ends(ROWS, const int* destinations, const whole*
   store(mine, span, pieces, heads, width, 1, sums, partial, accumulate, out);
 }
 
-// The gradient by a: the sums over the entries of  first act(r),  or its tangent, in blocks of
-// `each` entries. blockIdx.y counts columns.
+// Gradient by a: sums over blocks of `each` entries of  first act(r),  or its tangent. blockIdx.y
+// counts columns.
 extern "C" __global__ void sum_weights(whole entries, whole each, whole heads, whole width,
                                        const int* sources, const int* destinations,
                                        const whole* edges, ENDS, const real* first,

@@ -1,15 +1,15 @@
 // Features by heads, [rows, heads, width], gathered along the rows of a graph.
 //
-// A warp has a row, or a piece of a long one, and of it as many heads as fit: `lanes` of them share
-// a head, each with VECTOR columns that follow each other, and there are `across` heads in a slot.
-// Where this leaves lanes over they take every other entry.
+// A warp processes one row, or one segment of a long row, and as many heads of it as fit. `lanes`
+// lanes share a head, each with VECTOR consecutive columns; a slot has `across` heads. Remaining
+// groups of lanes process different entries.
 constexpr int VECTOR = 4, SLOTS = 2;
 
 struct Vector {
   real at[VECTOR];
 };
 
-// Columns from `first` of a row, which is within it, and 0 beyond its width.
+// Loads VECTOR columns from `first` < width of a row, with 0 beyond its width.
 __device__ inline Vector load(const real* row, whole first, whole width, bool aligned) {
   Vector v = {};
   if (aligned) {
@@ -29,7 +29,7 @@ __device__ inline Vector load(const real* row, whole first, whole width, bool al
   return v;
 }
 
-// What `load` reads.
+// Stores what `load` reads.
 __device__ inline void save(real* row, whole first, whole width, bool aligned, const Vector& v) {
   if (aligned) {
 #ifdef REAL_IS_FLOAT
@@ -49,7 +49,7 @@ __device__ inline unsigned long long address(const real* table) {
   return reinterpret_cast<unsigned long long>(table);
 }
 
-// Whether the rows of all tables that are there begin where vectors may.
+// Whether the rows of all tables that are given are aligned for vector accesses.
 __device__ inline bool is_aligned(whole width, const real* one, const real* two = 0,
                                   const real* three = 0, const real* four = 0) {
   const unsigned long long all = address(one) | address(two) | address(three) | address(four);
@@ -68,7 +68,7 @@ __device__ inline real product(const Vector& x, const Vector& y) {
   return sum;
 }
 
-// Columns of a row of one table and of one of another, added up, as far as there are any.
+// Sum of the columns of a row of one table and of a row of another; an absent table is 0.
 __device__ inline Vector both(const real* one, whole at, const real* other, whole place,
                               whole first, whole width, bool aligned) {
   Vector sum = {};
@@ -82,8 +82,8 @@ struct Accumulators {
 };
 
 struct Layout {
-  whole unit;                   // row or piece
-  int lanes, across, entry, step;  // the first entry of this lane, and how far the next is
+  whole unit;  // row or segment
+  int lanes, across, entry, step;  // first entry of this lane, and its stride
   whole head, column;
 
   __device__ Layout(whole lanes_, whole across_, whole parts_)
@@ -102,7 +102,7 @@ struct Layout {
     return head_of(slot) < heads && column < width;
   }
 
-  // The sums over the lanes that have other entries.
+  // Sums over the lanes that process different entries.
   __device__ void over_entries(Accumulators& sums) const {
     for (int far = WARP / 2; far >= lanes * across; far /= 2) {
 #pragma unroll
@@ -114,7 +114,7 @@ struct Layout {
     }
   }
 
-  // The sums over the lanes of a head.
+  // Sums over the lanes that share a head.
   template <int count>
   __device__ void over_lanes(real (&values)[count]) const {
     for (int far = lanes / 2; far > 0; far /= 2) {
@@ -125,12 +125,12 @@ struct Layout {
 };
 
 struct Gathered {
-  const real* table;     // features of the rows at the other ends
-  whole stride, by_head;  // from row to row, from head to head
+  const real* table;  // features of the nodes at the other end
+  whole stride, by_head;  // strides between rows and between heads
   real scale;
 };
 
-// To out[row, head, column..], or to the partial sums of a piece; or these together.
+// Stores sums to out[row, head, column..], or to the partial sums of a segment, or combines these.
 __device__ inline void store(const Layout& mine, const Span& span, bool pieces, whole heads,
                              whole width, real scale, Accumulators& sums, real* partial,
                              bool accumulate, real* out) {

@@ -1,20 +1,20 @@
-// The layer of a kernel network, and its products with features over the entries of rows.
+// Hidden layer of a kernel network, and its outer products with features, summed over row segments.
 //
-// Parameters begin with U | b, both [.., hidden]: `pre` is b + sum over k of U[k] x[k]. Rows of
-// entries come in pieces: row, start and end, counted from 0.
+// Parameters begin with U | b, both [.., hidden]: `pre` is b + sum over k of U[k] x[k]. A segment
+// of a row is given by row, start and end, 0-based.
 //! WIDTH 16 64
-constexpr int UNITS = 64;   // hidden units of a block
-constexpr int SHORT = 16;   // entries that `outer` takes at a time
-constexpr int LONG = 32;    // entries that `pull` takes at a time
-constexpr int STEP = 16;    // features that `pull` takes at a time
-constexpr int HELD = 3;     // coordinates whose weights `outer` keeps in registers
+constexpr int UNITS = 64;  // hidden units per block
+constexpr int SHORT = 16;  // entries per step of `outer`
+constexpr int LONG = 32;  // entries per step of `pull`
+constexpr int STEP = 16;  // features per step of `pull`
+constexpr int HELD = 3;  // coordinates whose weights `outer` keeps in registers
 constexpr int THREADS = 256;
 
 struct Layer {
   const real *coords, *params;
   whole dim, hidden;
 
-  // b + U x of a unit for an edge; without b for a derivative.
+  // b + U x of one unit for one edge; without b for a derivative.
   __device__ real pre(whole edge, whole unit, bool bias = true) const {
     real sum = bias ? params[dim * hidden + unit] : real(0);
 #pragma unroll 1
@@ -23,7 +23,7 @@ struct Layer {
   }
 };
 
-// dpre = U dx + dU x + db; what is not given counts as 0.
+// dpre = U dx + dU x + db; absent terms are 0.
 __device__ inline real tangent(const Layer& layer, const real* dcoords, const real* dparams,
                                whole edge, whole unit) {
   real sum = 0;
@@ -40,7 +40,7 @@ __device__ inline real within(real x, real bound) {
   return x > bound ? bound : x < -bound ? -bound : x;
 }
 
-// As the compiled kernels number them: relu, silu, gelu, tanh.
+// Activation by the code of the compiled kernels: relu, silu, gelu, tanh.
 __device__ inline Activated activate(whole activation, real x) {
   if (activation == 1) {
     const bool off = x <= 0, wrong = is_nan(x);
@@ -60,12 +60,12 @@ __device__ inline Activated activate(whole activation, real x) {
   return {s, slope, -2 * s * slope};
 }
 
-// As many blocks at once as registers hold without a spill.
+// The largest number of resident blocks for which registers do not spill.
 #define BOUNDS __launch_bounds__(4 * WIDTH, (sizeof(real) == 4 ? 256 : 128) / WIDTH)
 
-// sums[piece, unit, f] = sum over its entries of  act(pre) h  and, if asked for as one more, of  h;
-// or, where there are tangents, of their derivative  act' dpre h + act dh,  and of  dh. Instead of
-// coordinates the layer itself may be `given` for each edge.
+// sums[piece, unit, f] = sum over its entries of  act(pre) h,  and in one more row, if requested,
+// of h. With `along`, their derivatives  act' dpre h + act dh  and  dh  along the tangents. The
+// layer itself may be `given` for each edge instead of coordinates.
 extern "C" __global__ void BOUNDS outer(
     const whole* pieces, const int* nodes, const whole* edges, const real* coords,
     const real* params, const real* dcoords, const real* dparams, const real* given,
@@ -78,9 +78,9 @@ extern "C" __global__ void BOUNDS outer(
   const whole blocks = (width + WIDTH - 1) / WIDTH;
   const whole unit0 = blockIdx.y / blocks * UNITS, f0 = blockIdx.y % blocks * WIDTH;
   const Layer layer{coords, params, dim, hidden};
-  const bool moves = dcoords || dparams || dgiven;  // the hidden layer has a derivative
+  const bool moves = dcoords || dparams || dgiven;  // the hidden layer has a tangent
   const int tx = threadIdx.x % columns, ty = threadIdx.x / columns;
-  const whole unit = unit0 + threadIdx.x % UNITS;  // whose layer this thread makes
+  const whole unit = unit0 + threadIdx.x % UNITS;  // unit that this thread evaluates
   real slopes[HELD] = {};
 #pragma unroll
   for (int k = 0; k < HELD; ++k)
@@ -159,18 +159,18 @@ extern "C" __global__ void BOUNDS outer(
 #undef BOUNDS
 #define BOUNDS __launch_bounds__(THREADS, sizeof(real) == 4 ? 4 : 3)
 
-// The gradients by the layer: of the entries of a piece, whose hidden units have the gradient
-//   ghid = G h,  G = [units, width] of the piece,
-// by coords, and summed over them by U | b. Of second order with
+// VJP of the hidden layer for the entries of a segment, whose hidden units have the cotangent
+//   ghid = G h,  G = [units, width] of the segment.
+// Computes the gradients by coords, and by U | b summed over the segment. Second order uses
 //   hb = dG h + G dh,  pb = act' hb + act'' dpre ghid,  qb = act' ghid.
-// Of a layer that is given only ghid or hb, to `by_unit` [entries, hidden].
+// If the layer is given, stores only ghid or hb in `by_unit` [entries, hidden].
 extern "C" __global__ void BOUNDS pull(
     const whole* pieces, const int* nodes, const whole* edges, const real* coords,
     const real* params, const real* dcoords, const real* dparams, const real* features,
     const real* dfeatures, const real* weights, const real* dweights, real* by_unit, real* gcoords,
     real* gparams, whole first, whole dim, whole hidden, whole activation, whole width,
     whole entries, whole second) {
-  // Factors first, then what the products give.
+  // Holds the factors first, then the products.
   __align__(16) __shared__ real room[2 * LONG * (UNITS + 1)];
   const auto left = reinterpret_cast<real(*)[STEP][LONG + 4]>(room);
   const auto right = reinterpret_cast<real(*)[STEP][UNITS + 4]>(room + 2 * STEP * (LONG + 4));
@@ -287,7 +287,7 @@ extern "C" __global__ void BOUNDS pull(
   }
 }
 
-// y[edge, unit] = act(pre), and 1 behind the last; or the derivatives act' dpre, and 0.
+// y[edge, unit] = act(pre), with 1 in an extra last column; or the derivatives act' dpre, and 0.
 extern "C" __global__ void layer_value(const real* coords, const real* params, const real* dcoords,
                                        const real* dparams, real* y, whole edges, whole dim,
                                        whole hidden, whole activation, whole along) {
@@ -303,8 +303,8 @@ extern "C" __global__ void layer_value(const real* coords, const real* params, c
   y[i] = along ? a.slope * tangent(layer, dcoords, dparams, edge, unit) : a.value;
 }
 
-// Of the gradient by the hidden units, [edge, unit] with one column more, that by what they are
-// made of: p and, of second order, q as in `pull`, where hb is the second gradient.
+// Maps the gradient by the hidden units, [edge, unit] with one extra column, to that by their
+// arguments: p and, for second order, q as in `pull`, where hb is the second gradient.
 extern "C" __global__ void layer_back(const real* coords, const real* params, const real* dcoords,
                                       const real* dparams, const real* ghid, const real* hb,
                                       real* p, real* q, whole edges, whole dim, whole hidden,
@@ -325,7 +325,7 @@ extern "C" __global__ void layer_back(const real* coords, const real* params, co
   q[i] = a.slope * ghid[place];
 }
 
-// y[row, column] (+)= the sum of what its pieces have, 0 if there are no entries.
+// y[row, column] (+)= the sum over the segments of the row, 0 if it has no entries.
 extern "C" __global__ void join(const whole* pieces, const whole* joins, const real* parts,
                                 real* y, whole rows, whole width, whole add) {
   const whole i = thread_number();
@@ -337,7 +337,7 @@ extern "C" __global__ void join(const whole* pieces, const whole* joins, const r
   y[i] = add ? y[i] + sum : sum;
 }
 
-// y[edge, k] (+)= the sum over the entries that share it, and over layers, of x[layer, entry, k].
+// y[edge, k] (+)= the sum of x[layer, entry, k] over layers and the entries that share the edge.
 extern "C" __global__ void by_edge(const whole* id_offsets, const whole* id_entries, const real* x,
                                    real* y, whole edges, whole entries, whole layers, whole width,
                                    whole add) {

@@ -1,16 +1,16 @@
 // Real spherical harmonics of the directions of vectors, Y_lm = P_l|m|(z) t_m(x, y) with
-// t_m = Re (x + iy)^m or, for negative m, Im (x + iy)^|m|. The slope of P_lm by z is proportional
-// to P_l,m+1. LANES lanes have a vector, and each of them every LANES-th order m.
+// t_m = Re (x + iy)^m or, for negative m, Im (x + iy)^|m|. dP_lm / dz is proportional to P_l,m+1.
+// LANES lanes process a vector, each of them every LANES-th order m.
 constexpr int LANES = 8;
 
-// Coefficients of the recursions, of P_lm at place l (l + 1) / 2 + m.
+// Coefficients of the recurrences, for P_lm at position l (l + 1) / 2 + m.
 struct Table {
   int degree;
   const double *up, *down, *slope, *diagonal;
   __device__ int at(int l, int m) const { return l * (l + 1) / 2 + m; }
 };
 
-// P_lm of one order as l grows.
+// P_lm of a fixed order, by recurrence in l.
 struct Legendre {
   int m;
   real here, before;
@@ -29,7 +29,7 @@ struct Legendre {
   }
 };
 
-// (x + iy)^m and the two powers below.
+// (x + iy)^m and the two lower powers.
 struct Powers {
   real c, s, c1, s1, c2, s2;
   __device__ Powers(real x, real y, int m) : c(1), s(0), c1(0), s1(0), c2(0), s2(0) {
@@ -70,7 +70,7 @@ __device__ inline bool nothing(const real* g) { return g[0] == 0 && g[1] == 0 &&
 #define GIVEN_TABLE \
   { static_cast<int>(degree), up, down, slope, diagonal }
 
-// y (+)= the harmonics, or their tangents if there are those of the vectors.
+// y (+)= the harmonics, or their tangents if tangents of the vectors are given.
 extern "C" __global__ void evaluate(HARMONICS, whole accumulate, real* y) {
   const whole sample = thread_number() / LANES;
   if (sample >= samples) return;
@@ -105,7 +105,7 @@ extern "C" __global__ void evaluate(HARMONICS, whole accumulate, real* y) {
   }
 }
 
-// out (+)= the gradients of <gy, y> by the vectors, or those of <gy, tangents of y>.
+// out (+)= the gradients by the vectors of <gy, y>, or of <gy, tangents of y>.
 extern "C" __global__ void pull(HARMONICS, const real* gy, whole accumulate, real* out) {
   const whole unit = thread_number() / LANES, sample = unit < samples ? unit : 0;
   const int lane = threadIdx.x % LANES;
@@ -116,7 +116,7 @@ extern "C" __global__ void pull(HARMONICS, const real* gy, whole accumulate, rea
   real du[3] = {};
   if (tangents) to.across(p_vector, du);
   const real* const row = gy + sample * (degree + 1) * (degree + 1);
-  real first[3] = {}, second[3] = {};  // by u of y, and of its tangent
+  real first[3] = {}, second[3] = {};  // gradients by u of y and of its tangent
   for (int m = lane; m <= table.degree; m += LANES) {
     const Powers t(to.u[0], to.u[1], m);
     Legendre p(m), q(m + 1), r(m + 2);

@@ -1,11 +1,11 @@
-// Features multiplied by the matrices of their edges, kappa[edge, inward, outward].
+// Products of features with the matrices of their edges, kappa[edge, inward, outward].
 //
-// Rows of entries come in pieces: row, start and end, counted from 0. A block has LANES threads
-// along the features of the far side.
+// A segment of a row is given by row, start and end, 0-based. A block has LANES threads along the
+// output features.
 //! LANES 8 32
 constexpr int THREADS = 256, GROUPS = THREADS / LANES;
 
-// y[piece, o] = sum over its entries and f of  h[f] kappa[f, o].
+// y[piece, o] = sum of  h[f] kappa[f, o]  over the entries of a segment and f.
 extern "C" __global__ void into_rows(const whole* pieces, const int* nodes, const whole* edges,
                                      const real* kappa, const real* features, real* y,
                                      whole inward, whole outward) {
@@ -35,7 +35,7 @@ extern "C" __global__ void into_rows(const whole* pieces, const int* nodes, cons
   y[blockIdx.x * outward + o] = sum;
 }
 
-// y[piece, f] = sum over its entries and o of  kappa[f, o] g[o].
+// y[piece, f] = sum of  kappa[f, o] g[o]  over the entries of a segment and o.
 extern "C" __global__ void out_of_rows(const whole* pieces, const int* nodes, const whole* edges,
                                        const real* kappa, const real* g, real* y, whole inward,
                                        whole outward) {
@@ -52,7 +52,7 @@ extern "C" __global__ void out_of_rows(const whole* pieces, const int* nodes, co
   if (threadIdx.x == 0 && f < inward) y[blockIdx.x * inward + f] = sum;
 }
 
-// y[edge, f, o] (+)= the sum over the entries that share it of  h[f] g[o].
+// y[edge, f, o] (+)= the sum of  h[f] g[o]  over the entries that share the edge.
 extern "C" __global__ void products(const whole* id_offsets, const whole* id_entries,
                                     const int* nodes, const int* rows, const real* features,
                                     const real* g, real* y, whole inward, whole outward,
@@ -69,7 +69,7 @@ extern "C" __global__ void products(const whole* id_offsets, const whole* id_ent
   *place = add ? *place + sum : sum;
 }
 
-// y[row, column] (+)= the sum of what its pieces have.
+// y[row, column] (+)= the sum over the segments of the row.
 extern "C" __global__ void join(const whole* joins, const real* parts, real* y, whole rows,
                                 whole width, whole add) {
   const whole i = thread_number();

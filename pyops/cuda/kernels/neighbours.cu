@@ -1,21 +1,21 @@
-// Sums, and the largest or smallest, of rows of a table over the entries of rows of a graph.
+// Sums and extremes over the entries of graph rows, of the table rows that the entries refer to.
 //! LANES 4 8 16 32
 
-// LANES lanes have a row, each COLUMNS columns of it at a time; blockIdx.y counts those chunks.
+// LANES lanes process a row, COLUMNS columns each at a time; blockIdx.y counts such column blocks.
 constexpr int COLUMNS = LANES == 32 ? 4 : 1;
 
 struct Chunk {
-  whole unit;     // row or piece
-  whole first;    // first column of this lane
+  whole unit;  // row or segment
+  whole first;  // first column of this lane
   __device__ Chunk()
       : unit(thread_number() / LANES),
         first(static_cast<whole>(blockIdx.y) * (LANES * COLUMNS) + threadIdx.x % LANES) {}
 };
 
 struct Entries {
-  const int* nodes;       // the row of the table of each entry, from 1: these,
-  const whole* edges;     // or those, or its own number
-  const whole* weighted;  // the weight of each entry, from 1, if there is one
+  const int* nodes;  // table row of each entry, 1-based: nodes,
+  const whole* edges;  // or else edges, or else the entry itself
+  const whole* weighted;  // weight index of each entry, 1-based; optional
   const real* weight;
   __device__ whole row(whole entry) const {
     return nodes ? nodes[entry] - 1 : edges ? edges[entry] - 1 : entry;
@@ -30,10 +30,11 @@ __device__ inline real shared_by(const whole* offsets, whole row) {
 
 // out[row, out_first + c] (+)= sum over the entries of the row of w table[r, table_first + c].
 //
-// With `by_table` each term is divided by the number of entries that these offsets give the row of
-// the table; with `mean` the sum is by that of its own. With `winners`, the entries that won for
-// each row and column of `lead` ones, only those count: entries are known by `places`, or by their
-// own numbers, and the winners are those of the row of the table (`back`) or of the sum.
+// With `by_table`, each term is divided by the degree of its table row in these offsets; with
+// `mean`, the sum by the degree of its own row. With `winners`, the argmax or argmin of each row
+// and column (leading dimension `lead`), only entries that attain the extreme count. Entries are
+// identified by `places`, or else by their own numbers. `winners` is indexed by the table row
+// (`back`) or by the output row.
 extern "C" __global__ void sum_rows(
     whole pieces, whole rows, whole entries, const whole* offsets, const int* nodes,
     const whole* edges, const whole* weighted, const real* weight, const whole* by_table,
@@ -87,13 +88,13 @@ extern "C" __global__ void sum_rows(
   }
 }
 
-// Whether a comes before an earlier b; the first NaN wins.
+// Whether a replaces an earlier b in the extreme; the first NaN stays.
 __device__ inline bool beats(bool most, real a, real b) {
   return (most ? a > b : a < b) || (is_nan(a) && !is_nan(b));
 }
 
-// The largest or smallest of the weighted rows by columns, 0 in an empty row, and the entry that
-// has it, from 1, the first of equals, 0 in an empty row; both where asked for.
+// Column-wise extreme of the weighted rows and its entry (argmax or argmin), 1-based, the first of
+// equals; both 0 for an empty row. `out` and `winners` are optional.
 extern "C" __global__ void win_rows(
     whole pieces, whole rows, whole entries, const whole* offsets, const int* nodes,
     const whole* edges, const whole* weighted, const real* weight, whole most, const real* table,
@@ -149,7 +150,7 @@ extern "C" __global__ void win_rows(
   }
 }
 
-// out[place, out_first + c] (+)= table[row, c]: a row of a table for each entry, by itself.
+// out[place, out_first + c] (+)= table[row, c]: gathers one table row per entry.
 extern "C" __global__ void take_rows(whole entries, const int* nodes, const whole* edges,
                                      const whole* places, const real* table, whole width,
                                      whole accumulate, real* out, whole out_lead,
@@ -166,9 +167,10 @@ extern "C" __global__ void take_rows(whole entries, const int* nodes, const whol
   }
 }
 
-// out[edge] (+)= sum over its entries of the sum of h over the edges of the row that is their end,
-// less the reverse of the edge. Those sums are `into`; what is no number, or the sum of a few, is
-// summed again without the reverse.
+// out[edge] (+)= sum over the entries of the edge, with end node v, of the sum of h over the edges
+// of row v, except the reverse of the edge. `into` has the sums over rows. If a sum is not finite
+// or has few terms, it is recomputed without the reverse, as subtraction would propagate NaN or
+// lose precision.
 extern "C" __global__ void pass_on(whole rows, const whole* offsets, const whole* places,
                                    const int* ends, whole from_rows, const whole* from_offsets,
                                    const whole* from_edges, const whole* reverse, const real* h,
@@ -205,10 +207,10 @@ extern "C" __global__ void pass_on(whole rows, const whole* offsets, const whole
   }
 }
 
-// out[row] (+)= sum over the entries of the row of <table[r], gradient[q]>, where the entries are
-// `places` along the incoming rows: r is their edge, or source, and q their destination. Divided by
-// the number of entries of q if `mean`; with `winners` of q only the columns count that the entry
-// has won.
+// out[row] (+)= sum over the entries of the row of <table[r], gradient[q]>. `places` are the
+// positions of the entries in CSC order; r is their edge or source, q their destination. With
+// `mean`, divided by the degree of q. With `winners`, only columns whose extreme at q is attained
+// by the entry count.
 extern "C" __global__ void dot_rows(
     whole pieces, whole rows, whole entries, const whole* offsets, const whole* places,
     const int* nodes, const int* owners, const whole* in_offsets, whole mean, const whole* winners,
@@ -235,7 +237,7 @@ extern "C" __global__ void dot_rows(
       total += mean ? product / shared_by(in_offsets, q) : product;
     }
   }
-  const double sum = lane_sum<LANES>(total);  // all lanes of the warp, whatever their rows
+  const double sum = lane_sum<LANES>(total);  // includes lanes of other rows of the warp
   if (!joins) total = sum;
   if (outside || chunk.first) return;
   if (!pieces) out[span.row] = static_cast<real>(total + (accumulate ? out[span.row] : real(0)));

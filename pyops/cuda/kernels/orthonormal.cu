@@ -1,7 +1,6 @@
-// Q and R of a basis,  B = Q R,  and divisions by R. Matrices of tall columns are held column after
-// column.
+// Factors Q and R of a basis,  B = Q R,  and solves with R. Tall matrices are column-major.
 constexpr int THREADS = 512, WARPS = THREADS / 32;
-// As the compiled kernels: a column depends on others if no more than this is left of it.
+// As in the compiled kernels: a column is dependent if its remainder is at most NOISE roundings.
 constexpr double NOISE = 4;
 constexpr double LARGEST = 1.7976931348623157e308;
 #ifdef REAL_IS_FLOAT
@@ -33,8 +32,8 @@ __device__ inline double block_max(double value, double* shared) {
   return value;
 }
 
-// b becomes Q, one column after the other, each projected twice; r[i, j] and, for each column,
-// whether it is one (1) or depends on those before it (0).
+// Orthonormalizes b in place by Gram-Schmidt, each column projected twice. Stores R, and in `live`
+// whether a column is independent (1) or depends on those before it (0).
 extern "C" __global__ void gram_schmidt(real* b, real* r, real* live, whole n, whole k) {
   __shared__ double shared[WARPS];
   SHARED(double, c);
@@ -88,7 +87,7 @@ extern "C" __global__ void gram_schmidt(real* b, real* r, real* live, whole n, w
   }
 }
 
-// x becomes x R^-1 or, transposed, x R^-T: one thread for each row of every one of some matrices.
+// Solves x R^-1 or, if `transposed`, x R^-T in place; one thread per row of each matrix.
 extern "C" __global__ void divide(real* x, const real* r, whole matrices, whole n, whole k,
                                   whole transposed) {
   const whole i = thread_number();

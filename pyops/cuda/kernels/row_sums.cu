@@ -1,8 +1,7 @@
-// The sum of the rows of a matrix: of so many rows by a block each, then of what these leave.
+// Sum of the rows of a matrix: partial sums over ROWS rows per block, then their sum.
 constexpr whole ROWS = 256;
 
-// The sum of rows of x, from `start` to before `end`, of the column of this thread, in float64; in
-// the first of the 8 threads that share it.
+// Sum in float64 of one column over the rows [start, end), by 8 threads; valid in the first one.
 template <class T>
 __device__ inline double column_sum(const T* x, whole column, whole columns, whole start,
                                     whole end) {
@@ -16,7 +15,7 @@ __device__ inline double column_sum(const T* x, whole column, whole columns, who
   return sum;
 }
 
-// sums[i, column] = the sum of the i-th ROWS rows of x.
+// sums[i, column] = the sum of the i-th block of ROWS rows of x.
 extern "C" __global__ void add_rows(const real* x, double* sums, whole rows, whole columns) {
   const whole column = static_cast<whole>(blockIdx.y) * 32 + threadIdx.x;
   const whole start = blockIdx.x * ROWS, end = start + ROWS < rows ? start + ROWS : rows;

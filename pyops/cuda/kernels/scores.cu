@@ -1,4 +1,4 @@
-// Graph attention as far as it is about numbers by heads: scores, their softmax, and the way back.
+// Graph attention: the kernels on arrays by heads, without features: scores, softmax, their VJPs.
 #include "scores.cuh"
 #include "features.cuh"
 
@@ -15,7 +15,7 @@ struct Side {
   { GIVEN_SIDE(0, __VA_ARGS__), GIVEN_SIDE(1, __VA_ARGS__), GIVEN_SIDE(2, __VA_ARGS__) }
 #define GIVEN_SIDE(n, adds) {rows##n, width##n, values##n, numbers##n, weights##n, adds >> n & 1}
 
-// The side of a row and head, which are counted through all sides, then within it.
+// Selects the side of a unit (row and head) counted across all sides; sets `unit` within that side.
 __device__ inline Side side_of(const Side (&sides)[3], whole heads, whole& unit) {
   Side found = {};
   whole left = unit;
@@ -28,8 +28,8 @@ __device__ inline Side side_of(const Side (&sides)[3], whole heads, whole& unit)
   return found;
 }
 
-// numbers[row, head] (+)= <weights[head], values[row, head]>, of up to three sides; the bits of
-// `adds` say which are added to. Both ways 8 lanes have a row and head.
+// numbers[row, head] (+)= <weights[head], values[row, head]>, for up to three sides. The bits of
+// `adds` select the outputs that accumulate. Here and in `spread`, 8 lanes process a row and head.
 extern "C" __global__ void project(whole heads, whole adds, SIDE(0), SIDE(1), SIDE(2)) {
   constexpr int lanes = 8;
   const int lane = threadIdx.x % lanes;
@@ -61,9 +61,8 @@ extern "C" __global__ void spread(whole heads, whole adds, SIDE(0), SIDE(1), SID
   }
 }
 
-// The sums over the rows of numbers[row, head] values[row, head, c] of up to three sides, side by
-// side: first over `each` rows, by blocks that lie one side after the other. blockIdx.y counts
-// columns.
+// Sums of numbers[row, head] values[row, head, c] over the rows of up to three sides: partial sums
+// over blocks of `each` rows, stored side after side. blockIdx.y counts columns.
 extern "C" __global__ void sum_blocks(whole heads, whole each, SIDE(0), SIDE(1), SIDE(2),
                                       double* partial) {
   const whole rows[3] = {rows0, rows1, rows2}, widths[3] = {width0, width1, width2};
@@ -102,8 +101,8 @@ extern "C" __global__ void sum_blocks(whole heads, whole each, SIDE(0), SIDE(1),
   partial[c] = sum;
 }
 
-// Then over the blocks of each side: all of these that there are, 0 for a side without any. A warp
-// has a column.
+// Sums the partial results over the blocks of each side; 0 for a side without any. A warp processes
+// a column.
 extern "C" __global__ void join_blocks(whole blocks0, whole size0, whole blocks1, whole size1,
                                        whole blocks2, whole size2, const double* partial,
                                        whole accumulate, real* out) {
@@ -123,8 +122,8 @@ extern "C" __global__ void join_blocks(whole blocks0, whole size0, whole blocks1
   if (lane == 0) out[place] = static_cast<real>(sum + (accumulate ? out[place] : real(0)));
 }
 
-// The lanes of a warp among the heads and entries of a row: `across` heads at a time, a power of
-// two, and as many entries as this leaves lanes for.
+// Distributes the lanes of a warp over heads and entries of a row: `across` heads at a time, a
+// power of two, and as many entries as lanes remain for.
 struct Spread {
   int head, entry, across;
   __device__ explicit Spread(whole heads) {
@@ -141,7 +140,7 @@ struct Spread {
   }
 };
 
-// The largest of some scores, and the sum of the exponentials of what is below it.
+// Running maximum of scores, and the sum of exp(score - maximum) (online softmax).
 struct Total {
   real most = -INFINITY;
   double sum = 0;
@@ -153,9 +152,9 @@ struct Total {
   }
 };
 
-// Of each destination: the largest score and one over the sum of the exponentials of what is below
-// it; of a piece, that sum. Then factor times alpha of each entry, if there are `weights`. Where
-// scores are `by_entry`, `edge` is along the incoming rows.
+// Softmax statistics of each destination: the largest score and one over the sum of exp(score -
+// maximum); for a segment, the sum itself. If `weights` is given, also stores factor times alpha of
+// each entry. With `by_entry`, `edge` is in CSC order.
 extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const whole* offsets,
                                   const int* nodes, const whole* edges, whole by_entry, SCORES,
                                   real* partial, real* tops, real* shares, real* weights) {
@@ -208,14 +207,15 @@ extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const
   }
 }
 
-// What is to be had of the entries by themselves, one head of one entry a thread, along the
-// incoming rows. With t for tangents, ab = <gradient of the destination, features of the source>:
+// Per-entry steps, one thread per entry and head, in CSC order. With the prefix t for tangents and
+// ab = <gradient of the destination, features of the source>:
 //  ALPHA   first = alpha
 //  MEANS   first = alpha tz                      whose sum over a row is `mean`
-//  WEIGHTS first = mask alpha, second = t of it
-//  SUMS    first = alpha mask ab, second = t of it, side by side      whose sum is `sums`
-//  BACK    first = the gradient by the score, second = t of it; masked = that by the mask, or t
-// Where scores are `by_entry`, `edge` and `tedge` are along the incoming rows.
+//  WEIGHTS first = mask alpha, second = its tangent
+//  SUMS    first = alpha mask ab, second = its tangent, side by side  whose sum is `sums`
+//  BACK    first = gradient by the score, second = its tangent; masked = gradient by the mask, or
+//          its tangent
+// With `by_entry`, `edge` and `tedge` are in CSC order.
 enum Step { ALPHA = 1, MEANS, WEIGHTS, SUMS, BACK };
 extern "C" __global__ void entries_alone(
     whole step, whole is_second, whole by_entry, whole entries, const int* nodes,
@@ -272,9 +272,9 @@ extern "C" __global__ void entries_alone(
   }
 }
 
-// The first-order steps SUMS and BACK in one, of rows that are short, with the weights known: the
-// sums of the gradients by the scores of each destination, and these along the outgoing rows, at
-// `places`; along the incoming ones and those by the mask where asked.
+// Fused first-order SUMS and BACK for rows that are not split, with the weights known. Stores the
+// gradients by the scores, summed for each destination, and in CSR order (`places`); optionally
+// also in CSC order, and the gradients by the mask.
 extern "C" __global__ void pull_rows(whole rows, const whole* offsets, const int* nodes,
                                      const whole* edges, const whole* places, SCORES,
                                      const real* weights, const real* dots, real* by_dst,

@@ -1,5 +1,5 @@
-// Scores of the entries of a graph by heads, their activations and their softmax. Arrays of numbers
-// by heads are [rows, heads].
+// Attention scores of entries by heads, their activations and their softmax. Arrays by heads are
+// [rows, heads].
 constexpr int WARP = 32;
 
 enum Activation { LEAKY_RELU = 1, IDENTITY, RELU, SIGMOID, TANH, ELU };
@@ -56,13 +56,13 @@ __device__ inline real curvature(int kind, real x) {
   }
 }
 
-// The scores of entries: sums of what the source, the destination and the edge have.
+// Scores of entries: sums of a node score of the source, one of the destination and an edge score.
 struct Scores {
   int heads, activation;
   real leak;
   const real *src, *dst, *edge, *mask, *top, *share;
 
-  // What all entries of a destination have.
+  // Term that all entries of a destination share.
   __device__ real of(whole i, int head) const { return src ? dst[i * heads + head] : real(0); }
   __device__ real raw(real of_destination, int j, whole e, int head) const {
     real z = of_destination;

@@ -1,15 +1,15 @@
-// Gradients over pairs for the edges into nodes.
+// VJPs over pairs, for the incoming edge f of each pair.
 #include "angles.cuh"
 
-// For each entry f along the incoming rows, over the edges e out of its destination, of the
-// gradients of Q_f,l = X_f * K_f,l,  K_f,l = B T_f,l
-//   gQ_f,l = sum_e Y_l gy_e ,  gu_f = sum_e sum_l Y'_l <gy_e, Q_f,l> u_e
-// those by X, sum_l K_f,l * gQ_f,l, and with gK = X * gQ those by T, B^T gK, and by B; or with
-// tangents those of all; gu is added to what there is. What belongs to entries in no pair is 0.
+// For each entry f in CSC order, sums over the edges e out of its destination the gradients of
+//   Q_f,l = X_f * K_f,l,  K_f,l = B T_f,l :
+//   gQ_f,l = sum_e Y_l gy_e ,  gu_f = sum_e sum_l Y'_l <gy_e, Q_f,l> u_e.
+// From these follow the gradient by X, sum_l K_f,l * gQ_f,l, and with gK = X * gQ those by T,
+// B^T gK, and by B; or, with tangents, those of all. gu is accumulated. Entries in no pair get 0.
 //
-// A warp has `each` entries and adds up its gradient by B, [middle, channel], in a row of its own.
-// gT has a row for each entry and part of the channels: tangents of the gradients by T, [degree,
-// middle], if there are any, then these themselves if T has tangents, then whether there is a pair.
+// A warp processes `each` entries and sums its gradient by B, [middle, channel], in its own row.
+// A row of gT for each entry and block of channels has: tangents of the gradients by T, [degree,
+// middle], if there are any; then these gradients if T has tangents; then whether there is a pair.
 template <bool second>
 __device__ inline void sum_pairs_back(
     const Edges& edges, whole entries, whole out_rows, const int* nodes, const whole* ids,

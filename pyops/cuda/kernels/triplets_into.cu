@@ -1,7 +1,7 @@
-// Sums over pairs for the edges out of nodes, and the directions of edges.
+// Sums over pairs, for the outgoing edge e of each pair, and the directions of edges.
 #include "angles.cuh"
 
-// u and |v| of each edge, and their tangents; 0 for a zero vector.
+// Computes u and |v| of each edge, and their tangents; 0 for a zero vector.
 extern "C" __global__ void directions(whole edges, const real* vectors, const real* tangents,
                                       real* u, real* tu) {
   const whole e = thread_number();
@@ -27,7 +27,7 @@ extern "C" __global__ void directions(whole edges, const real* vectors, const re
   tu[4 * e + 3] = along;
 }
 
-// What comes of gradients g by u for those by v, (+)= (g - u <u, g>) / |v|, or, with tangents, the
+// Gradient by v from the gradient g by u:  out (+)= (g - u <u, g>) / |v|,  or, with tangents, the
 // tangent of that.
 extern "C" __global__ void by_vectors(whole edges, const real* u, const real* tu, const real* g,
                                       const real* tg, whole accumulate, real* out) {
@@ -35,7 +35,7 @@ extern "C" __global__ void by_vectors(whole edges, const real* u, const real* tu
   if (e >= edges) return;
   const real size = u[4 * e + 3];
   real along = 0, talong = 0;
-  bool none = true;  // where nothing comes back, not even NaN of u does
+  bool none = true;  // a zero cotangent must not propagate NaN of u
   for (int k = 0; k < 3; ++k) {
     none = none && g[3 * e + k] == 0 && (!tg || tg[3 * e + k] == 0);
     along += u[4 * e + k] * g[3 * e + k];
@@ -54,10 +54,10 @@ extern "C" __global__ void by_vectors(whole edges, const real* u, const real* tu
   }
 }
 
-// For each entry e along the outgoing rows, over the edges f into its source:
+// For each entry e in CSR order, over the edges f into its source:
 //   y_e = sum_f X_f * B G_0 ,  gu_e = sum_f <gy_e, X_f * B G_1> u_f ,  G_n = sum_l Y_l^(n) T_f,l
-// or with tangents those of both, gu_e besides. Gradients by u stand apart by entries and by
-// blockIdx.y, which counts parts of the channels.
+// or, with tangents, those of both, in addition to gu_e. Gradients by u are stored by entry and by
+// blockIdx.y, the block of channels.
 template <bool second>
 __device__ inline void sum_pairs_into(
     const Edges& edges, whole entries, whole rows, const whole* offsets, const int* nodes,
@@ -73,7 +73,7 @@ __device__ inline void sum_pairs_into(
   const whole unit = thread_number() / WARP;
   if (unit >= entries) return;
   const whole place = places[unit] - 1, e = ids[place] - 1, i = owners[place] - 1;
-  const whole j = nodes[place] - 1;  // perhaps no destination
+  const whole j = nodes[place] - 1;  // may be no destination
   const whole first = j < rows ? offsets[j] - 1 : 0, last = j < rows ? offsets[j + 1] - 1 : 0;
   const whole column = static_cast<whole>(blockIdx.y) * LINE + lane;
   real total[COLUMNS] = {}, by_u[3] = {}, by_tu[3] = {}, own[COLUMNS] = {};

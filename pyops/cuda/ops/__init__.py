@@ -1,1 +1,1 @@
-"""What the operators do on a device, one module each: a function for every compiled phase."""
+"""The operators on a device, one module each, with a function for every compiled phase."""

@@ -1,4 +1,4 @@
-"""Messages of the entries, summed, averaged, or the largest of them, on a device."""
+"""Messages of the entries, reduced by sum, mean, maximum or minimum, on a device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEAN, MAX = 2, 3
 
 @dataclass(frozen=True)
 class _Part:
-    """What a message has of the sources or of the edges."""
+    """Columns of a message that come from the sources or from the edges."""
 
     name: str
     bit: int
@@ -37,7 +37,7 @@ def _incoming(a: Any, part: _Part, weight: Any) -> neighbours.Rows:
 
 
 def _back(a: Any, part: _Part, weight: Any, owners: Any) -> tuple[neighbours.Rows, Any]:
-    """The entries of each source or edge, with their destinations; and their places."""
+    """Return the entries of each source or edge, with destinations; and their CSC positions."""
     if not part.of_edges:
         more = {"nodes": a.out_nodes, "weighted": a.out_edges, "weight": weight}
         return neighbours.out_of(a, **more), a.out_entries
@@ -74,7 +74,7 @@ def forward(rt: Runtime, a: Any) -> None:
 
 
 def _winners(rt: Runtime, a: Any) -> Any:
-    """The entries that won, by destination and column, if that is how messages are reduced."""
+    """Return the argmax or argmin entries by destination and column; None for sum and mean."""
     if a.reduce < MAX:
         return None
     winners = rt.empty((a.num_dst, _lead(a)), "int64")
@@ -86,7 +86,7 @@ def _winners(rt: Runtime, a: Any) -> Any:
 
 
 class _Way:
-    """From the gradient of y back to the parts, with weights or their tangents."""
+    """VJP from the gradient of y to the message parts, with weights or their tangents."""
 
     def __init__(self, rt: Runtime, a: Any) -> None:
         self.rt, self.a = rt, a
@@ -113,7 +113,7 @@ class _Way:
         )  # fmt: skip
 
     def onward(self, part: _Part, weight: Any, values: Any, out: Any, accumulate: bool) -> None:
-        """The reduction itself, with what won known."""
+        """Apply the reduction itself, with the entries of the extremes known."""
         place = neighbours.Columns(out, _lead(self.a), part.first)
         table = neighbours.Columns(values, part.width, 0)
         neighbours.add(

@@ -1,4 +1,4 @@
-"""Sums of the neighbours' features, normalised by the degrees of both ends, on a device."""
+"""Degree-normalised sums of neighbour features on a device."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .._written import Written
 
 
 class _Sums:
-    """The sums over the rows of either side, of what the degrees of the other have scaled."""
+    """Sums over the rows of either side, scaled by the degrees of both sides."""
 
     def __init__(self, rt: Runtime, a: Any) -> None:
         self.rt, self.a = rt, a
         self.src, self.dst = self._shares(a.out_offsets), self._shares(a.in_offsets)
 
     def _shares(self, offsets: Any) -> Any:
-        """degree**(-1/2) of each node, a column; 0 where it has no entries."""
+        """Return degree**(-1/2) of each node as a column; 0 for nodes without entries."""
         degrees = offsets[1:] - offsets[:-1]
         shares = self.rt.xp.maximum(degrees, 1) ** -0.5 * (degrees > 0)
         return shares.astype(self.a.x.dtype)[:, None]

@@ -1,7 +1,7 @@
-"""Edge-to-edge aggregation of DimeNet++ on a device: pairs of edges are met in the rows of a graph.
+"""Edge-to-edge aggregation of DimeNet++ on a device, by pairs of edges found in the graph rows.
 
-What comes of pairs are gradients by X, by T_f,l = A_l R_f,l and by B of Q_f,l = X_f * B T_f,l; what
-comes of T are products of matrices.
+Sums over pairs give the gradients by X, by T_f,l = A_l R_f,l and by B of Q_f,l = X_f * B T_f,l;
+gradients through T are matrix products.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def forward(rt: Runtime, a: Any) -> None:
 
 
 def _back_through_a(self: Triplets, prefix: str, wanted: int, second: bool, by_entry: Any) -> None:
-    """From the gradients by T, and whether there is a pair, to those by R and by A."""
+    """Propagate gradients by T, with a flag for edges in pairs, to R and to A."""
     a, none = self.a, self.dtype.type(0)
     table = self.empty(a.num_edges, by_entry.shape[2])
     self.to_edges(by_entry, table, False)
-    met = table[:, -1:] > 0  # elsewhere all is 0, whatever R and A are
+    met = table[:, -1:] > 0  # the others get 0, also where R or A is NaN
 
     def part(number: int) -> Any:
         size = a.num_spherical * a.middle
@@ -59,7 +59,7 @@ def _back_through_a(self: Triplets, prefix: str, wanted: int, second: bool, by_e
 
 
 def _pull(self: Triplets, prefix: str, wanted: int, second: bool, y: Any) -> None:
-    """The gradients of either order; and y, of entries, at the same meeting of pairs if wanted."""
+    """Compute the gradients of either order; and y of entries in the same pass if requested."""
     a = self.a
     ends: list[Any] = [None, None] if second else [None]
     if wanted & 1:

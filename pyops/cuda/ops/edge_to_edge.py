@@ -1,4 +1,4 @@
-"""Every edge sums those into its source, but for its own reverse, on a device."""
+"""Sums over the edges into each edge's source, without its own reverse, on a device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUT_IMAGE = 2
 
 
 def _pass_on(rt: Runtime, a: Any, rows: Rows, ends: Any, h: Any, y: Any, accumulate: bool) -> None:
-    """From the sums of h over rows to the edges that end there."""
+    """Sum h over rows, and from these sums compute y of the edges that end there."""
     width = a.width
     into = rt.empty((rows.count, width), h.dtype)
     neighbours.add(rt, rows, Columns(h, width, 0), width, Columns(into, width, 0), False)

@@ -1,4 +1,4 @@
-"""Features of every entry from those of its edge, its source and its destination, on a device."""
+"""Entry features from the features of edge, source and destination, on a device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDS = "x_src", "x_dst", "edge"
 
 
 def _firsts(a: Any) -> dict[str, int]:
-    """The first column of each part: those of the edge come first, those of the source next."""
+    """Return the first column of each part, in the order edge, source, destination."""
     if a.mode != CONCAT:
         return dict.fromkeys(ENDS, 0)
     return {"edge": 0, "x_src": a.edge_width, "x_dst": a.edge_width + a.src_width}
@@ -25,7 +25,7 @@ def _width(a: Any, name: str) -> int:
 
 
 def _lay(rt: Runtime, a: Any, prefix: str, held: int, y: Any, written: Written) -> None:
-    """Every entry's features, or their tangents, where `held` says that there are any."""
+    """Store every entry's features, or their tangents, for the parts in the bit mask `held`."""
     firsts = _firsts(a)
     for bit, name in enumerate(ENDS):
         width = _width(a, name)

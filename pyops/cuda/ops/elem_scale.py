@@ -34,7 +34,7 @@ def _run(rt: Runtime, a: SimpleNamespace, phase: str) -> None:
 
 
 def _product(a: SimpleNamespace, phase: str, results: int) -> SimpleNamespace:
-    """The call of `multiply` that it is."""
+    """Return the call as one of `multiply`."""
     names = {name: name.replace("x1", "x").replace("x2", "scale") for name in ARRAYS[phase]}
     held: dict[str, Any] = {name: getattr(a, own) for name, own in names.items()}
     space = a.num_samples, a.width

@@ -1,4 +1,4 @@
-"""Elementwise functions and reductions, from the layouts that the host makes."""
+"""Elementwise functions and reductions, with the layouts that the host computes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .._runtime import Runtime
 OPERANDS = "x1", "x2", "gy", "hx1", "hx2"
 THREADS = 256
 ENOUGH = 1024
-"""Blocks that keep any device busy."""
+"""Blocks that fill any device."""
 
 
 def forward(rt: Runtime, a: SimpleNamespace) -> None:
@@ -33,7 +33,7 @@ def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
 
 
 def extreme_backward(rt: Runtime, a: SimpleNamespace) -> None:
-    """The elements that are the extreme share its gradient."""
+    """Share the gradient equally among the elements that attain the extreme."""
     if a.gx is None:
         return
     if a.gy is None:
@@ -57,7 +57,7 @@ def extreme_double_backward(rt: Runtime, a: SimpleNamespace) -> None:
 
 
 class _Winners:
-    """The extreme of each row, and how many elements it is."""
+    """Extreme of each row, and the number of elements that attain it."""
 
     def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
         self.rt, self.a = rt, a
@@ -85,13 +85,13 @@ class _Winners:
     def select(
         self, result: Strides, gradient: Strides, values: Any, out: Any, accumulate: bool = False
     ) -> None:
-        """What the elements that are the extreme have of `values`, added up along `result`."""
+        """Sum `values` along `result`, over the elements that attain the extreme."""
         given = [self.a.x, self.extreme, values, None, None]
         call = self._call("select", 1, accumulate)
         _result(self.rt, call, self._way(gradient, result), given, out, 2)
 
     def add(self, values: Any, strides: Strides) -> Any:
-        """The sums of what those of each row have."""
+        """Return the row sums of `values` over the elements that attain the extreme."""
         sums = self._empty()
         self.select(self.y, strides, values, sums)
         return sums
@@ -100,7 +100,7 @@ class _Winners:
 def _walk(
     rt: Runtime, a: SimpleNamespace, operands: tuple[str, ...], results: list[str], forms: list[int]
 ) -> None:
-    """All results that are wanted, each in a pass of its own."""
+    """Compute all requested results, each in a pass of its own."""
     table = np.ascontiguousarray(a.layout)
     read = [getattr(a, name) if a.present >> i & 1 else None for i, name in enumerate(operands)]
     read += [None] * (len(OPERANDS) - len(operands))
@@ -114,14 +114,14 @@ def _walk(
 
 
 class Way(NamedTuple):
-    """The axes of a space for one result: those that stay and those that it is summed along."""
+    """Axes of the iteration space for one result: kept axes, and axes that it is summed along."""
 
     kept: Any
     gone: Any
     elements: int
     terms: int
     across: int
-    """Elements side by side in a block that sums, whose other threads share the terms."""
+    """Adjacent elements per block in a reduction; the other threads of it share the terms."""
     parts: int
 
 
@@ -142,7 +142,7 @@ def _way(data: bytes, shape: tuple[int, int], operands: int, bit: int) -> Way:
 
 @functools.cache
 def _needed(code: int, form: int) -> frozenset[str]:
-    """The operands that a form of a function depends on."""
+    """Return the operands that a form of a function depends on."""
     function = FUNCTIONS[code - 1]
     return frozenset(function.variables(FORMS[form - 1](function)) if form else ())
 

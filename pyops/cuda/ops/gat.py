@@ -1,7 +1,7 @@
 """Graph attention on a device.
 
-One reading of the neighbours' rows forward. Backward one more, of the gradients of the destinations
-by their sources. The weights, [entries, heads], last as long as a call.
+Forward gathers the neighbour features once. Backward gathers the gradients of the destinations
+once more, by their sources. The weights, [entries, heads], are kept for the duration of a call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOTHING = 0, 0, None, None, None
 
 
 class _Gat(Attention):
-    """What the phases share: the sizes, scores, the softmax."""
+    """Shared state of the phases: sizes, scores, softmax."""
 
     def __init__(self, rt: Runtime, a: Any, weigh: bool = False) -> None:
         super().__init__(rt, a, a.attention.dtype)
@@ -33,12 +33,12 @@ class _Gat(Attention):
         self.soften(self.weights)
 
     def blocks_of(self, attention: Any) -> tuple[Any, Any, Any]:
-        """a_src, a_dst, a_edge."""
+        """Return a_src, a_dst, a_edge."""
         flat, size = attention.reshape(-1), self.heads * self.width
         return flat[:size], flat[size : 2 * size], flat[2 * size :]
 
     def sides(self) -> list[tuple[int, int]]:
-        """Rows and width of each side."""
+        """Return rows and width of each side."""
         a = self.a
         edges = a.num_edges if self.has_edges else 0
         return [(a.num_src, a.width), (a.num_dst, a.width), (edges, a.edge_width)]
@@ -47,7 +47,7 @@ class _Gat(Attention):
         return [*numbers[:2], numbers[2] if self.has_edges else None]
 
     def project(self, attention: Any, prefix: str, accumulate: bool, into: list[Any]) -> None:
-        """The products of the features, or of such of their tangents as are given, with a block."""
+        """Compute the products of the features, or of given tangents, with an attention block."""
         args, units = [], 0
         for (name, bit), (rows, width), weights, out in zip(
             SIDES, self.sides(), self.blocks_of(attention), into, strict=True
@@ -79,7 +79,7 @@ def _to_inputs(
     self: _Gat, prefix: str, attention: Any, values: str, by_sides: list[Any], wanted: int,
     block: bool, written: Written,
 ) -> None:  # fmt: skip
-    """From the gradients by the numbers of each side to those by features and by the block."""
+    """Propagate gradients by the node and edge scores to features and to the attention block."""
     a, units, adds = self.a, 0, 0
     args: list[Any] = []
     weights = self.blocks_of(attention)
@@ -144,7 +144,7 @@ def backward(rt: Runtime, a: Any) -> None:
 
 
 def _by_sides(self: _Gat, dots: Any, masked: Any, by_scores: bool) -> list[Any]:
-    """The gradients by the numbers of each side, from the products along the outgoing rows."""
+    """Return the gradients by the scores of each side, from the products in CSR order."""
     a, by_source = self.a, self.numbers_of(self.a.num_entries)
     by_entry = None
     if self.into.pieces:

@@ -1,7 +1,7 @@
-"""Graph attention with scores of whole rows on a device.
+"""Graph attention with scores of whole feature rows (GATv2), on a device.
 
-A pass over the entries makes the scores. Backward their gradients are summed along the rows of each
-side, where the activation is taken again.
+One pass over the entries computes the scores. Backward sums their gradients over the rows of each
+side and recomputes the activation.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from .._neighbours import THREADS, Rows, blocks
 from .._runtime import Runtime
 
 ENTRIES = 256
-"""The entries that a block sums the gradient by the attention vector over."""
+"""Entries per block in the sum of the gradient by the attention vector."""
 
 
 class _Ends(EntryAttention):
-    """Scores are made of the sums of both ends and of what edges add to these."""
+    """Scores from the sums of the features of both ends and of the edges."""
 
     def __init__(self, rt: Runtime, a: Any, second: bool = False) -> None:
         super().__init__(rt, a, a.attention.dtype, second)
@@ -42,7 +42,7 @@ class _Ends(EntryAttention):
         self.rt.launch("ends", kernel, self.dtype, grid, THREADS, args, shared)
 
     def pull(self, x_src: Any, x_dst: Any, attention: Any, edge_features: Any, mask: Any) -> None:
-        """The gradients, or their tangents, to where they are wanted."""
+        """Compute the gradients, or their tangents, that are requested."""
         a = self.a
         if x_src is not None:
             terms = self.terms(self.weights, self.tweights, [self.gradients()], [])

@@ -32,7 +32,7 @@ def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
 def _rows(
     rt: Runtime, a: SimpleNamespace, side: str, pairs: Sequence[tuple[Any, Any]], y: Any
 ) -> None:
-    """y (+)= the sums over the rows of a side of what matrices and features make."""
+    """y (+)= the sums over the rows of a side of features times edge matrices."""
     inward, outward = a.in_features, a.out_features
     names = "pieces", "joins", "nodes", "edges"
     pieces, joins, nodes, edges = (a.graph._index(f"{side}_{name}") for name in names)

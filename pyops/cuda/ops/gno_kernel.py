@@ -6,7 +6,7 @@ from .._runtime import Runtime
 
 
 class Network(Layer):
-    """A kernel network on so many edges at a time as `WORKSPACE` holds the hidden layer of."""
+    """Kernel network, evaluated on batches of edges whose hidden layer fits in `WORKSPACE`."""
 
     def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
         super().__init__(rt, a)
@@ -23,7 +23,7 @@ class Network(Layer):
         return [self.coords[part], self.params, dcoords, self.dparams]
 
     def value(self, part: slice, along: bool) -> Any:
-        """Hidden layer and a column of ones, or their derivative."""
+        """Return the hidden layer and a column of ones, or their derivative."""
         a, count = self.a, part.stop - part.start
         y = self.rt.empty((count, a.hidden + 1), self.dtype)
         held = [*self._operands(part), y, count, a.dim, a.hidden, a.activation, along]
@@ -31,7 +31,7 @@ class Network(Layer):
         return y
 
     def back(self, part: slice, second: bool) -> tuple[Any, Any]:
-        """The gradient by what the hidden units are made of, p, and of second order q."""
+        """Return the gradients p by the arguments of the hidden units and, for second order, q."""
         a, count = self.a, part.stop - part.start
         p, q = (self.rt.empty((count, a.hidden), self.dtype) for _ in range(2))
         ghid, hb = self.multiply(a.gy[part], self.matrix.T), None
@@ -43,7 +43,7 @@ class Network(Layer):
         return p, q
 
     def put(self, out: Any, part: slice, terms: list[Any]) -> None:
-        """The sum of some terms in rows of an array."""
+        """Store the sum of the terms in rows of an array."""
         rows = out[part]
         if not self.a.accumulate:
             rows[...] = terms.pop(0) if terms else 0
@@ -51,7 +51,7 @@ class Network(Layer):
             rows += term
 
     def unpack(self, params: Any) -> Any:
-        """U, [dim, hidden], of a block."""
+        """Return U, [dim, hidden], of a parameter block."""
         return params[: self.a.dim * self.a.hidden].reshape(self.a.dim, self.a.hidden)
 
 

@@ -1,4 +1,4 @@
-"""Sums of the neighbours' features, once for each basis of the relations, on a device."""
+"""Sums of neighbour features, once for each basis of the relations, on a device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .._written import Written
 
 
 class _Bases(Heads):
-    """Bases are heads: of the sources all see the same features, of the destinations their own."""
+    """Bases as heads: they share the source features; each has its own destination features."""
 
     def __init__(self, rt: Runtime, a: Any) -> None:
         super().__init__(rt, a, a.x.dtype, a.num_bases, a.width)

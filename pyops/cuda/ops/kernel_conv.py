@@ -1,7 +1,7 @@
 """Convolution with a kernel given by its last hidden layer, on a device.
 
-With L_e = w_e (z_e | 1) it is the sum of L_e (x) h_j times W = [V; b], linear in each of the three;
-W of a diagonal kernel multiplies feature by feature.
+With L_e = w_e (z_e | 1) the result is the sum of L_e (x) h_j times W = [V; b], linear in each of
+the three. W of a diagonal kernel multiplies elementwise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DIAGONAL = MEAN = 2
 
 
 class _Given(Convolution):
-    """A convolution whose layer is there, weighted and with a column of ones for the bias."""
+    """Convolution with a given layer, weighted and with a column of ones for the bias."""
 
     def __init__(self, rt: Runtime, a: SimpleNamespace, given: int = 0) -> None:
         self.rt, self.a, self.dtype = rt, a, a.features.dtype
@@ -55,7 +55,7 @@ class _Given(Convolution):
         return layer if self.factors is None else layer * self.factors[:, None]
 
     def _moved(self) -> Any:
-        """The tangent of the weighted layer."""
+        """Return the tangent of the weighted layer."""
         moved = None if self.layer_tangent is None else self._weighted(self.layer_tangent)
         if self.moved_factors is None:
             return moved
@@ -63,7 +63,7 @@ class _Given(Convolution):
         return by_factors if moved is None else moved + by_factors
 
     def _matrix(self, weight: Any, bias: Any) -> Any:
-        """W with rows for the units and the features of sources, or of units if it is diagonal."""
+        """Return W with rows for units and features of sources, or for units if it is diagonal."""
         a, width = self.a, self.a.in_features
         columns = 1 if self.diagonal else a.out_features
         full = self.rt.zeros((self.units, width * columns), self.dtype)
@@ -92,7 +92,7 @@ class _Given(Convolution):
         return (sums.reshape(len(sums), -1, gm.shape[1]) * gm[:, None]).sum(0)
 
     def weights(self, along: bool, weight: Any, bias: Any) -> None:
-        """The gradients by the last layer, as far as they are wanted."""
+        """Compute the requested gradients by the last layer."""
         hidden = self.a.hidden
         by_units = self.weight_sum(along).reshape(self.units, -1)
         if weight is not None:
@@ -101,7 +101,7 @@ class _Given(Convolution):
             self.put(bias, by_units[hidden])
 
     def by_layer(self, second: bool) -> Any:
-        """The gradient by the weighted layer of each edge, or its tangent."""
+        """Return the gradient by the weighted layer of each edge, or its tangent."""
         by_entry = self.rt.empty((1, self.a.num_entries, self.units), self.dtype)
         self.pull(second, by_entry, None, None)
         found = self.rt.empty((self.a.num_edges, self.units), self.dtype)
@@ -112,7 +112,7 @@ class _Given(Convolution):
         out[...] = out + values if self.a.accumulate else values
 
     def layers(self, second: bool, hidden_layer: Any, edge_weight: Any) -> None:
-        """The gradients by what the weighted layer is made of, as far as they are wanted."""
+        """Compute the requested gradients by the factors of the weighted layer."""
         found = self.by_layer(second)
         moved_layer = moved_factors = None
         if second:

@@ -1,4 +1,4 @@
-"""Softmax over the entries into each destination, column by column, on a device."""
+"""Softmax over the incoming entries of each destination, by column, on a device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ IDENTITY = 2
 
 
 class _Segments(Softmax):
-    """Scores are the logits of the edges."""
+    """Softmax whose scores are the logits of the edges."""
 
     def __init__(self, rt: Runtime, a: Any) -> None:
         super().__init__(rt, a, a.logits.dtype, a.heads, 1)
@@ -20,7 +20,7 @@ class _Segments(Softmax):
         self.soften()
 
     def store(self, along_rows: Any, y: Any, accumulate: bool) -> None:
-        """From the order of the incoming rows to that of the graph."""
+        """Scatter from CSC order to the order of the graph."""
         order = self.a.in_order - 1
         y[order] = y[order] + along_rows if accumulate else along_rows
 

@@ -17,7 +17,7 @@ LANES = 8
 
 @functools.cache
 def _coefficients(degree: int) -> npt.NDArray[np.float64]:
-    """Of the recursions up and down l, of the slopes by z, and P_mm: one row each.
+    """Return coefficients of the recurrences in l, of the derivative by z, and P_mm: one row each.
 
     P_lm = up z P_(l-1)m - down P_(l-2)m and dP_lm / dz = slope P_l(m+1), at l (l + 1) / 2 + m.
     """

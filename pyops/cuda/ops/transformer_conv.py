@@ -1,7 +1,7 @@
 """Dot-product attention on a device.
 
-The score of each entry is made once in a call, by a reading of queries and keys; forward there is
-one more of the values. Backward all gradients are sums along rows: of destinations, sources, edges.
+One gather of queries and keys computes the scores of each call; forward gathers the values once
+more. Backward sums all gradients over rows: of destinations, of sources, of edges.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .._runtime import Runtime
 
 
 class _Dots(EntryAttention):
-    """Scores are products of queries with keys and what edges add to these."""
+    """Scores from the products of queries with keys and the edge features added to these."""
 
     def __init__(self, rt: Runtime, a: Any, second: bool = False) -> None:
         super().__init__(rt, a, a.query.dtype, second)
@@ -36,7 +36,7 @@ class _Dots(EntryAttention):
         self.soften_by(scores, tangents)
 
     def pull(self, query: Any, key: Any, value: Any, edge_features: Any, mask: Any) -> None:
-        """The gradients, or their tangents, to where they are wanted."""
+        """Compute the gradients, or their tangents, that are requested."""
         a, gradients, accumulate = self.a, self.gradients(), self.a.accumulate
         by_values = self.terms(self.weights, self.tweights, [gradients], [])
         by_keys: list[tuple[Any, Gathered]] = []

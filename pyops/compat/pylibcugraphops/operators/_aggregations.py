@@ -1,12 +1,11 @@
 """Aggregations: the agg_* calls, with outputs of the caller.
 
-Messages come from the sources (n2n), from the edges (e2n), or from both side by side; ``concat``
-has the destination's own features after them. ``output_extrema_location`` takes, for a maximum or
-minimum, the number of the entry that attains it, the first of equals, -1 in empty rows. Weighted
-means are divided by the sum of the weights, which ``node_degree`` takes if it is given.
-``stream_id`` is for arrays on a device, see `_queue`. There,
-locations that backward calls are given are not looked at: an entry of another destination counts
-for nothing.
+Messages are the features of sources (n2n), of edges (e2n), or both side by side; ``concat`` appends
+the destination's own features. For a maximum or minimum, ``output_extrema_location`` receives the
+number of the entry that attains it, the first of equals, -1 in empty rows. Weighted means are
+divided by the sum of the weights, which is stored in ``node_degree`` if that is given.
+``stream_id`` applies to arrays on a device, see `_queue`. There, backward calls do not check the
+locations given to them: an entry of another destination contributes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from ._reductions import EXTREMES, AggOp, check_call, tables
 
 
 class Aggregation:
-    """A pair of calls: which messages there are, and whether the own features follow."""
+    """A pair of calls: which messages there are, and whether the own features are appended."""
 
     def __init__(self, name: str, nodes: str = "", edges: str = "", own: str = "") -> None:
         self.name, self.nodes, self.edges, self.own = name, nodes, edges, own
@@ -104,7 +103,7 @@ class Aggregation:
 
 
 def _check_widths(caller: str, dims: dict[str, int], arrays: dict[str, Array]) -> None:
-    """The widths that a call names, against those of its arrays."""
+    """Check the widths that a call names against those of its arrays."""
     for name, dim in dims.items():
         width = arrays[name.replace("dim", "input")].shape[1]
         if check_size(f"{caller}: {name}", dim, 0) != width:
@@ -130,7 +129,7 @@ def agg_simple_n2n_fwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The features of the sources, aggregated."""
+    """Aggregate the features of the sources."""
     given = {"input": input_embedding}
     _SIMPLE_N2N.forward(
         output_embedding, given, graph, aggregation_operation, output_extrema_location
@@ -146,7 +145,7 @@ def agg_simple_n2n_bwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The gradients of `agg_simple_n2n_fwd`."""
+    """Compute the gradients of `agg_simple_n2n_fwd`."""
     grads = {"input": grad_input}
     _SIMPLE_N2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
 
@@ -160,7 +159,7 @@ def agg_simple_e2n_fwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The features of the edges, aggregated."""
+    """Aggregate the features of the edges."""
     given = {"input": input_embedding}
     _SIMPLE_E2N.forward(
         output_embedding, given, graph, aggregation_operation, output_extrema_location
@@ -176,7 +175,7 @@ def agg_simple_e2n_bwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The gradients of `agg_simple_e2n_fwd`."""
+    """Compute the gradients of `agg_simple_e2n_fwd`."""
     grads = {"input": grad_input}
     _SIMPLE_E2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
 
@@ -191,7 +190,7 @@ def agg_simple_n2n_e2n_fwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The features of the sources and of the edges, aggregated."""
+    """Aggregate the features of the sources and of the edges."""
     given = {"input_node": input_node_embedding, "input_edge": input_edge_embedding}
     _SIMPLE_BOTH.forward(
         output_embedding, given, graph, aggregation_operation, output_extrema_location
@@ -208,7 +207,7 @@ def agg_simple_n2n_e2n_bwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The gradients of `agg_simple_n2n_e2n_fwd`."""
+    """Compute the gradients of `agg_simple_n2n_e2n_fwd`."""
     grads = {"input_node": grad_input_node, "input_edge": grad_input_edge}
     _SIMPLE_BOTH.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
 
@@ -222,7 +221,7 @@ def agg_concat_n2n_fwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The features of the sources, then the destination's own, aggregated."""
+    """Aggregate the features of the sources, and append the destination's own."""
     given = {"input": input_embedding}
     _CONCAT_N2N.forward(
         output_embedding, given, graph, aggregation_operation, output_extrema_location
@@ -238,7 +237,7 @@ def agg_concat_n2n_bwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The gradients of `agg_concat_n2n_fwd`."""
+    """Compute the gradients of `agg_concat_n2n_fwd`."""
     grads = {"input": grad_input}
     _CONCAT_N2N.backward(grads, grad_output, graph, aggregation_operation, output_extrema_location)
 
@@ -253,7 +252,7 @@ def agg_concat_e2n_fwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The features of the edges, then the destination's own, aggregated."""
+    """Aggregate the features of the edges, and append the destination's own."""
     given = {"input_edge": input_edge_embedding, "input_node": input_node_embedding}
     _CONCAT_E2N.forward(
         output_embedding, given, graph, aggregation_operation, output_extrema_location
@@ -272,7 +271,7 @@ def agg_concat_e2n_bwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The gradients of `agg_concat_e2n_fwd`."""
+    """Compute the gradients of `agg_concat_e2n_fwd`."""
     grads = {"input_edge": grad_input_edge, "input_node": grad_input_node}
     _CONCAT_E2N.backward(
         grads,
@@ -297,7 +296,7 @@ def agg_concat_n2n_e2n_fwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The features of the sources and of the edges, then the destination's own, aggregated."""
+    """Aggregate the features of sources and edges, and append the destination's own."""
     given = {"input_node": input_node_embedding, "input_edge": input_edge_embedding}
     _CONCAT_BOTH.forward(
         output_embedding,
@@ -322,7 +321,7 @@ def agg_concat_n2n_e2n_bwd(
     output_extrema_location: Any = None,
     stream_id: int = 0,
 ) -> None:
-    """The gradients of `agg_concat_n2n_e2n_fwd`."""
+    """Compute the gradients of `agg_concat_n2n_e2n_fwd`."""
     grads = {"input_node": grad_input_node, "input_edge": grad_input_edge}
     _CONCAT_BOTH.backward(
         grads,

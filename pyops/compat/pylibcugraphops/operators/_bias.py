@@ -1,7 +1,7 @@
-"""A bias of attention scores, as one more column of each head.
+"""Bias of attention scores, as an additional column of each head.
 
-Queries have a constant there, edge features the bias, keys and values 0, so that the product of
-query and key is larger by the bias; the column of the result is left out.
+In that column queries have a constant, edge features the bias, keys and values 0. The product of
+query and key then includes the bias; the column of the result is dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...._arrays import Array
 
 
 def widened(x: Array, heads: int, column: Any) -> Array:
-    """Rows with one more element in each head: a number, or [rows, heads]."""
+    """Append an element to each head of each row: a number, or [rows, heads]."""
     rows, width = len(x), x.shape[1] // heads
     last = np.empty_like(x, shape=(rows, heads, 1))
     last[...] = column if np.isscalar(column) else column.reshape(rows, heads, 1)
@@ -24,13 +24,13 @@ def widened(x: Array, heads: int, column: Any) -> Array:
 
 
 def narrowed(x: Array, heads: int) -> tuple[Array, Array]:
-    """Rows without the last element of each head, and these elements, [rows, heads]."""
+    """Return rows without the last element of each head, and these elements, [rows, heads]."""
     wide = x.reshape(len(x), heads, x.shape[1] // heads)
     return wide[:, :, :-1].reshape(len(x), x.shape[1] - heads), wide[:, :, -1]
 
 
 def with_bias(inputs: list[Any], heads: int, bias: Array) -> list[Any]:
-    """The inputs of `pyops.transformer_conv` whose scores are larger by a bias, [edges, heads]."""
+    """Return inputs of `pyops.transformer_conv` that add a bias [edges, heads] to the scores."""
     query, key, value, edge, mask = inputs
     if edge is None:
         edge = np.zeros_like(key, shape=(len(bias), key.shape[1]))
@@ -41,5 +41,5 @@ def with_bias(inputs: list[Any], heads: int, bias: Array) -> list[Any]:
 
 
 def query_scales(width: int) -> tuple[float, float]:
-    """The factor of queries, and their last element: scores are divided by a larger width."""
+    """Return the factor of queries, and their last element: the wider head changes the scaling."""
     return ((width + 1) / width) ** 0.5, (width + 1) ** 0.5

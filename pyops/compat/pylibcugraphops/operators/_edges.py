@@ -1,9 +1,9 @@
 """Messages between edges, and edge updates: the agg_dmpnn and update_efeat calls.
 
-Every edge has one entry in the calls that return rows of edges; these stand in the order of the
-edge arrays. ``stream_id`` is for arrays on a device, see `_queue`. With these ``rev_edge_ids`` may
-be in host memory all the same. On the device it is read and checked when a call first comes with
-it, and must not be written to after that: see `_remembered`.
+In calls that return edge rows every edge has one entry; rows are in the order of the edge arrays.
+``stream_id`` applies to arrays on a device, see `_queue`. Even then ``rev_edge_ids`` may be in host
+memory. On the device it is read and checked on the first call with it, and must not be written to
+after that: see `_remembered`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def agg_dmpnn_e2e_fwd(
     concat_own: bool = False,
     stream_id: int = 0,
 ) -> None:
-    """See `pyops.edge_to_edge`; `concat_own` has the features of the edge after the sum."""
+    """See `pyops.edge_to_edge`; `concat_own` appends the features of the edge to the sum."""
     caller = "agg_dmpnn_e2e_fwd"
     g = check_call(caller, graph, Csc)
     h = table(f"{caller}: input_edge_embedding", input_edge_embedding, g.num_edges)
@@ -59,7 +59,7 @@ def agg_dmpnn_e2e_bwd(
     concat_own: bool = False,
     stream_id: int = 0,
 ) -> None:
-    """The gradient of `agg_dmpnn_e2e_fwd`."""
+    """Compute the gradient of `agg_dmpnn_e2e_fwd`."""
     caller = "agg_dmpnn_e2e_bwd"
     g = check_call(caller, graph, Csc)
     gy = table(f"{caller}: grad_output_edge_embedding", grad_output_edge_embedding, g.num_edges)
@@ -77,7 +77,7 @@ def agg_dmpnn_e2e_bwd(
 
 
 def _reverse(rev_edge_ids: Any) -> Any:
-    """Row numbers on the host, where they are checked."""
+    """Return row numbers on the host, where they are checked."""
     if not on_device(rev_edge_ids):
         return rev_edge_ids
     return remembered("reverse", [rev_edge_ids], lambda: on_host(rev_edge_ids))
@@ -112,13 +112,13 @@ def _update(caller: str, output: Any, edge: Any, src: Any, dst: Any, graph: Any,
 
 
 def _both_ways(caller: str, holder: Any) -> tuple[Graph, Graph]:
-    """The graph with its entries in the order of their edges, and the same turned round."""
+    """Return the graph with its entries in edge order, and its reverse."""
     in_order = made_of(holder, "in order", lambda: _by_edges(caller, holder.graph))
     return in_order, made_of(holder, "turned", lambda: holder.made["in order"].reverse())
 
 
 def _by_edges(caller: str, graph: Graph) -> Graph:
-    """The graph with its entries in the order of their edges."""
+    """Return the graph with its entries in edge order."""
     order = np.argsort(graph.edge_ids, kind="stable")
     if not np.array_equal(graph.edge_ids[order], np.arange(graph.num_edges)):
         raise ValueError(f"{caller}: graph: expected one entry for each edge, got others")
@@ -160,7 +160,7 @@ def update_efeat_e2e_concat_fwd(
     graph: Any,
     stream_id: int = 0,
 ) -> None:
-    """Features of edges, sources and destinations side by side, as far as they are not None."""
+    """Concatenate the features of edges, sources and destinations that are not None."""
     given = input_edge_embedding, input_src_node_embedding, input_dst_node_embedding
     _update("update_efeat_e2e_concat_fwd", output_edge_embedding, *given, graph, "concat")
 
@@ -178,7 +178,7 @@ def update_efeat_e2e_concat_bwd(
     dim_dst: int,
     stream_id: int = 0,
 ) -> None:
-    """The gradients of `update_efeat_e2e_concat_fwd` that are not None; a width of 0 is absent."""
+    """Compute gradients of `update_efeat_e2e_concat_fwd` that are not None; width 0 is absent."""
     grads = {name: array for name, array in locals().items() if name.startswith("grad_input")}
     dims = {"dim_edge": dim_edge, "dim_src": dim_src, "dim_dst": dim_dst}
     caller = "update_efeat_e2e_concat_bwd"
@@ -195,7 +195,7 @@ def update_efeat_e2e_sum_fwd(
     graph: Any,
     stream_id: int = 0,
 ) -> None:
-    """The sum of the features of edges, sources and destinations that are not None."""
+    """Sum the features of edges, sources and destinations that are not None."""
     given = input_edge_embedding, input_src_node_embedding, input_dst_node_embedding
     _update("update_efeat_e2e_sum_fwd", output_edge_embedding, *given, graph, "sum")
 
@@ -211,7 +211,7 @@ def update_efeat_e2e_sum_bwd(
     dim_edge: int,
     stream_id: int = 0,
 ) -> None:
-    """The gradients of `update_efeat_e2e_sum_fwd` that are not None."""
+    """Compute the gradients of `update_efeat_e2e_sum_fwd` that are not None."""
     grads = {name: array for name, array in locals().items() if name.startswith("grad_input")}
     caller = "update_efeat_e2e_sum_bwd"
     dims = {"dim_edge": dim_edge}

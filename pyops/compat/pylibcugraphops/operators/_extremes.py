@@ -1,4 +1,4 @@
-"""Maxima and minima by the entries that attain them, numbered one destination after another."""
+"""Maxima and minima by the entries that attain them, numbered in CSC order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def find_extremes(
     best: Array,
     operation: AggOp,
 ) -> Indices:
-    """The entry that attains each extreme, the first of equals; -1 in empty rows."""
+    """Return the entry that attains each extreme, the first of equals; -1 in empty rows."""
     if there() is not None:
         from ....cuda._extremes import attained
 
@@ -32,7 +32,7 @@ def find_extremes(
     if weight is not None:
         messages = weight[graph.edge_ids][:, None] * messages
     best = best[:, : messages.shape[1]]
-    # Entries stand by destination here.
+    # Entries of this graph are in CSC order.
     hit = (messages == best[graph.dst]) | (np.isnan(messages) & np.isnan(best[graph.dst]))
     entries = np.where(hit, np.arange(len(hit))[:, None], len(hit))
     found = np.full(best.shape, -1)
@@ -45,7 +45,7 @@ def find_extremes(
 
 
 def read_extremes(caller: str, graph: Any, location: Any, shape: tuple[int, ...]) -> Indices:
-    """The entries that attained the extremes, each of its own destination."""
+    """Return the entries that attained the extremes, checked to belong to their destinations."""
     label = f"{caller}: output_extrema_location"
     if location is None:
         raise TypeError(f"{label}: expected what the forward call wrote, got None")
@@ -63,7 +63,7 @@ def read_extremes(caller: str, graph: Any, location: Any, shape: tuple[int, ...]
 
 
 def check_unread(label: str, location: Any) -> None:
-    """Locations given to a call that has no use for them: an array of integers, or None."""
+    """Check unused locations given to a call: an integer array, or None."""
     array = isinstance(location, np.ndarray) or on_device(location)
     if location is not None and not (array and location.dtype in (np.int32, np.int64)):
         kind = location.dtype if array else type(location).__name__
@@ -73,7 +73,7 @@ def check_unread(label: str, location: Any) -> None:
 def back_by_extremes(
     graph: Any, entries: Indices, gy: Array, columns: slice, of_edges: bool
 ) -> Array:
-    """The gradient by a table of sources, or edges: what belongs to the entries that attained."""
+    """Scatter the gradient by a table of sources, or edges, to the entries of the extremes."""
     if there() is not None:
         from ....cuda._extremes import pull
 

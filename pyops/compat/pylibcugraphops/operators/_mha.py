@@ -1,15 +1,15 @@
 """Attention: multi-head calls with outputs of the caller.
 
-Rows have the heads side by side, ``dim_node = num_heads * width``. ``softmax_scores`` takes the
+Rows have the heads side by side, ``dim_node = num_heads * width``. ``softmax_scores`` receives the
 scores before and after the softmax, [2, num_heads, n_indices], ``activation_scores`` the activated
-sums of both ends, [n_indices, dim_node]. Backward calls make both again and only check the shapes
-of what forward left, of the scratch and of the workspace; all of these may be None, as may
-gradients that are not needed. ``stream_id`` is for arrays on a device, see `_queue`. Results are
-the same to the last bit in every run, with and without workspace.
+sums of both ends, [n_indices, dim_node]. Backward calls recompute both and only check the shapes of
+the arrays from forward, the scratch and the workspace. All of these may be None, as may gradients
+that are not needed. ``stream_id`` applies to arrays on a device, see `_queue`. Results are bitwise
+equal in every run, with and without workspace.
 
-Of ``mha_simple`` only the PyTorch wrapper is documented: the arguments have its names and stand in
-the order of the other calls. ``score_bias``, [num_edges, num_heads], is added before the softmax to
-the scores, divided by the root of the width or not.
+Of ``mha_simple`` only the PyTorch wrapper is documented: the arguments have its names in the order
+of the other calls. ``score_bias``, [num_edges, num_heads], is added before the softmax to the
+scores, which are divided by the root of the width or not.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ INPUTS = {
     "key": "key_embedding",
     "value": "value_embedding",
 }
-"""The names of the inputs of the operators in these calls."""
+"""Names of the operators' inputs in these calls."""
 FORWARD, BACKWARD = "The value.", "The gradients that are not None."
 
 
 @dataclass(frozen=True)
 class mha_params:  # noqa: N801
-    """What the calls of one layer share.
+    """Parameters shared by the calls of one layer.
 
     Parameters
     ----------
     num_heads : int
     concat_heads : bool
-        Whether the heads of the output stand side by side; else their mean is taken.
+        Whether the heads of the output are concatenated; otherwise they are averaged.
     activation : {"LeakyReLU", "Identity", "ReLU", "Sigmoid", "Tanh", "ELU"}
-        Of `mha_gat` and `mha_gat_v2`.
+        Activation of `mha_gat` and `mha_gat_v2`.
     negative_slope : float
         Slope of LeakyReLU below 0.
     norm_by_dim : bool
@@ -84,7 +84,7 @@ class mha_params:  # noqa: N801
 
 
 class Call:
-    """A forward or backward call of an operator, told by the names of its arguments."""
+    """A forward or backward call of an operator, with its argument names."""
 
     def __init__(self, name: str, op: Operator, summary: str, arguments: str) -> None:
         self.__name__ = self.__qualname__ = name
@@ -92,7 +92,7 @@ class Call:
         self.op = op
         self._described = summary, arguments
         self.refused = ""
-        """A precision of features that has no kernels."""
+        """A feature precision that has no kernels."""
         words = arguments.split()
         self.inputs = {n: INPUTS[n] for n in op.signature.inputs if INPUTS.get(n) in words}
         defaults = {"grad_attention_weights_workspace": None, "stream_id": 0}
@@ -109,7 +109,7 @@ class Call:
         )
 
     def for_features(self, precision: str, name: str) -> Call:
-        """The call of this name for features of a precision that has no kernels."""
+        """Return the call of this name for features of a precision without kernels."""
         call = Call(name, self.op, *self._described)
         call.refused = f"expected float32 or float64, as {self.__name__} takes, got {precision}"
         return call
@@ -146,7 +146,7 @@ class Call:
             self._backward(given)
 
     def _check(self, given: dict[str, Any]) -> None:
-        """All arrays against the shapes that graph, parameters and first embedding give them."""
+        """Check all arrays against the shapes set by graph, parameters and first embedding."""
         graph, heads = given["graph"], given["params"].num_heads
         like = next(iter(self.inputs.values()))
         label = f"{self.__name__}: {like}"
@@ -199,7 +199,7 @@ class Call:
             check_array(f"{self.__name__}: score_bias", given["score_bias"])
 
     def _prepared(self, given: dict[str, Any]) -> tuple[list[Array | None], dict[str, Any], float]:
-        """Inputs and options of the operator, and what the queries are multiplied by."""
+        """Return inputs and options of the operator, and the factor of the queries."""
         params = given["params"]
         inputs = [given.get(self.inputs.get(name, "")) for name in self.op.signature.inputs]
         options = {"heads": params.num_heads, "concat": bool(params.concat_heads)}
@@ -258,7 +258,7 @@ class Call:
     def _biased_back(
         self, given: dict[str, Any], inputs: list[Any], options: dict[str, Any], out: dict[str, Any]
     ) -> None:
-        """The gradients where scores have a bias."""
+        """Compute the gradients if scores have a bias."""
         heads, by_bias = given["params"].num_heads, given["grad_score_bias"]
         scale, _ = query_scales(inputs[0].shape[1] // heads)
         wanted = {name for name, array in out.items() if array is not None}
@@ -284,5 +284,5 @@ class Call:
 
 
 def _heads_of(given: dict[str, Any]) -> int:
-    """The heads that stand side by side in a row of the output."""
+    """Return the number of heads that are concatenated in a row of the output."""
     return given["params"].num_heads if given["params"].concat_heads else 1

@@ -1,7 +1,8 @@
-"""The calls of attention, by the names of their arguments.
+"""The attention calls, by the names of their arguments.
 
-Those of ``mha_gat`` are known by their precisions, too: of the features, in backward calls of the
-gradients by features and by weights, and of sums. Where features are bf16 or fp16 they refuse.
+Those of ``mha_gat`` also exist under names with their precisions: of the features, in backward
+calls of the gradients by features and by weights, and of sums. Those for bf16 or fp16 features
+raise an error.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _BACKWARD_NAMES = "{0}_{0}_{0}_fp32", "{0}_{0}_fp32_fp32", "{0}_fp32_fp32_fp32"
 
 
 def _by_precision(call: Call) -> dict[str, Call]:
-    """A call under the names that say its precisions."""
+    """Return a call under the names that include its precisions."""
     found = {}
     for features in "bf16", "fp16", "fp32":
         for form in _FORWARD_NAMES if call.__name__.endswith("fwd") else _BACKWARD_NAMES:

@@ -1,4 +1,4 @@
-"""What the aggregating calls share: checks, weighted means."""
+"""Shared parts of the aggregation calls: checks, weighted means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._queue import check_array, graph_for
 
 
 class AggOp(Enum):
-    """How messages are put together."""
+    """Reduction of messages."""
 
     Sum = "sum"
     Mean = "mean"
@@ -42,7 +42,7 @@ def check_call(caller: str, graph: object, kind: type, operation: object = AggOp
 
 
 def table(label: str, array: object, rows: int) -> Array:
-    """An array of features with so many rows."""
+    """Return an array of features if it has this number of rows."""
     checked = check_array(label, array)
     if checked.ndim != 2 or len(checked) != rows:
         raise ValueError(f"{label}: expected shape ({rows}, dim), got {checked.shape}")
@@ -50,13 +50,13 @@ def table(label: str, array: object, rows: int) -> Array:
 
 
 def check_alike(label: str, array: Array, first: str, like: Array) -> None:
-    """Refuse an array of another precision than that of the first argument."""
+    """Refuse an array whose precision differs from that of the first argument."""
     if array.dtype.char != like.dtype.char:
         raise TypeError(f"{label}: expected {like.dtype} like {first}, got {array.dtype}")
 
 
 def tables(caller: str, given: Mapping[str, tuple[object, int]]) -> dict[str, Array]:
-    """Arrays of features by name, each with so many rows, of one precision."""
+    """Return arrays of features by name, each checked for its rows, of one precision."""
     arrays = {name: table(f"{caller}: {name}", *each) for name, each in given.items()}
     first, like = next(iter(arrays.items()))
     for name, array in arrays.items():
@@ -65,7 +65,7 @@ def tables(caller: str, given: Mapping[str, tuple[object, int]]) -> dict[str, Ar
 
 
 def weight_sums(graph: Graph, weight: Array) -> Array:
-    """The sum of the weights into each destination, 1 where that is 0."""
+    """Return the sum of the weights into each destination, 1 where it is 0."""
     sums = aggregate(graph, None, weight[:, None])
     assert sums is not None
     return np.where(sums == 0, weight.dtype.type(1), sums)

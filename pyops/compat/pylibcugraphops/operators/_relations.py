@@ -1,6 +1,6 @@
-"""Sums of the neighbours' features by relations: the agg_hg_basis calls.
+"""Sums of neighbour features by relations: the agg_hg_basis calls.
 
-``stream_id`` is for arrays on a device, see `_queue`.
+``stream_id`` applies to arrays on a device, see `_queue`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def agg_hg_basis_n2n_post_fwd(
     norm_by_out_degree: bool = False,
     stream_id: int = 0,
 ) -> None:
-    """See `pyops.hetero_basis`; without weights a basis for each type of edge.
+    """See `pyops.hetero_basis`; without weights each edge type is a basis.
 
-    With `concat_own` the features of the destination follow, which are the first of the sources;
+    `concat_own` appends the features of the destination, which are the first of the sources;
     with `norm_by_out_degree` the entries of one type into a destination are averaged.
     """
     caller = "agg_hg_basis_n2n_post_fwd"
@@ -59,7 +59,7 @@ def agg_hg_basis_n2n_post_bwd(
     norm_by_out_degree: bool = False,
     stream_id: int = 0,
 ) -> None:
-    """The gradients of `agg_hg_basis_n2n_post_fwd` that are not None."""
+    """Compute the gradients of `agg_hg_basis_n2n_post_fwd` that are not None."""
     caller = "agg_hg_basis_n2n_post_bwd"
     x = input_embedding
     g, weight, shares = _relations(caller, x, weights_combination, graph, norm_by_out_degree)
@@ -90,7 +90,7 @@ def agg_hg_basis_n2n_post_bwd(
 
 
 def _own(caller: str, x: Array, graph: Any) -> Array:
-    """The rows of the destinations, which are the first of the sources."""
+    """Return the rows of the destinations, which are the first of the sources."""
     if graph.num_src < graph.num_dst:
         raise ValueError(
             f"{caller}: concat_own: expected at least {graph.num_dst} sources, of which the first "
@@ -101,7 +101,7 @@ def _own(caller: str, x: Array, graph: Any) -> Array:
 
 
 class _Relations(NamedTuple):
-    """A graph of relations, its weights, and how entries share them, if they are averaged."""
+    """A graph of relations, its weights, and the averaging factors of entries, if any."""
 
     graph: Any
     weight: Array
@@ -109,7 +109,7 @@ class _Relations(NamedTuple):
 
 
 def _relations(caller: str, x: Any, weight: Any, graph: Any, normed: bool) -> _Relations:
-    """What the calls give `hetero_basis`, where they have their arrays."""
+    """Return the inputs of `hetero_basis`, on the device of the call."""
     g = check_call(caller, graph, Hetero)
     x = table(f"{caller}: input_embedding", x, g.num_src)
     host, types, count = graph.graph, graph.edge_types, graph.n_edge_types

@@ -1,4 +1,4 @@
-"""Scores of attention before the softmax, which the operators themselves never keep."""
+"""Attention scores before the softmax, which the operators themselves do not store."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ACTIVATIONS: dict[str, tuple[str, Callable[[Array, Any], Array]]] = {
     "Tanh": ("tanh", lambda z, _: np.tanh(z)),
     "ELU": ("elu", lambda z, _: np.where(z > 0, z, np.expm1(np.minimum(z, 0)))),
 }
-"""The names of activations there, those of the operators here, and the functions."""
+"""Activation names there, those of the operators here, and the functions."""
 TOGETHER = 1 << 16
-"""Entries whose rows are made at once."""
+"""Entries per block of gathered rows."""
 
 
 def check_activation(label: str, name: object) -> None:
@@ -33,7 +33,7 @@ def check_activation(label: str, name: object) -> None:
 def logits_of(
     op: Operator, graph: Graph, inputs: Sequence[Any], params: Any, sums: Array | None
 ) -> Array:
-    """The scores of all entries, [n_indices, num_heads]; `sums` takes what gat_v2 activates."""
+    """Return all entries' scores [n_indices, num_heads]; `sums` receives what gat_v2 activates."""
     heads = params.num_heads
     dtype = inputs[0].dtype.newbyteorder("=")
     logits: Array = np.empty_like(inputs[0], dtype, shape=(graph.num_entries, heads))

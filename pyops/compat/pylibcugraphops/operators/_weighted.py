@@ -1,7 +1,7 @@
 """Aggregations with edge weights: the agg_weighted and agg_concat_weighted calls.
 
-A mean is divided by the sum of the weights into each destination, as the calls of that library do;
-``node_degree`` takes the sums if it is given. Backward calls work everything out again.
+As in that library, a mean is divided by the sum of the weights into each destination, which is
+stored in ``node_degree`` if that is given. Backward calls recompute all intermediates.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def agg_weighted_n2n_fwd(
     node_degree: Array | None = None,
     stream_id: int = 0,
 ) -> None:
-    """The weighted features of the sources, aggregated."""
+    """Aggregate the weighted features of the sources."""
     caller = "agg_weighted_n2n_fwd"
     g = check_call(caller, graph, BipartiteCsc, aggregation_operation)
     given = input_embedding, edge_weight, aggregation_operation
@@ -57,7 +57,7 @@ def agg_concat_weighted_n2n_fwd(
     node_degree: Array | None = None,
     stream_id: int = 0,
 ) -> None:
-    """The weighted features of the sources, aggregated, then the destination's own."""
+    """Aggregate the weighted features of the sources, and append the destination's own."""
     caller = "agg_concat_weighted_n2n_fwd"
     g = check_call(caller, graph, Csc, aggregation_operation)
     given = input_embedding, edge_weight, aggregation_operation
@@ -81,7 +81,7 @@ def agg_weighted_n2n_bwd(
     node_degree: Array | None = None,
     stream_id: int = 0,
 ) -> None:
-    """The gradients of `agg_weighted_n2n_fwd` that are not None."""
+    """Compute the gradients of `agg_weighted_n2n_fwd` that are not None."""
     caller = "agg_weighted_n2n_bwd"
     g = check_call(caller, graph, BipartiteCsc, aggregation_operation)
     x = _inputs(caller, g, input_embedding, edge_weight)
@@ -106,7 +106,7 @@ def agg_concat_weighted_n2n_bwd(
     node_degree: Array | None = None,
     stream_id: int = 0,
 ) -> None:
-    """The gradients of `agg_concat_weighted_n2n_fwd` that are not None."""
+    """Compute the gradients of `agg_concat_weighted_n2n_fwd` that are not None."""
     caller = "agg_concat_weighted_n2n_bwd"
     g = check_call(caller, graph, Csc, aggregation_operation)
     x = _inputs(caller, g, input_embedding, edge_weight)
@@ -119,14 +119,14 @@ def agg_concat_weighted_n2n_bwd(
 
 
 def _inputs(caller: str, graph: Graph, x: Any, weight: Any) -> Array:
-    """The features of the sources, where the weights are as many as the edges."""
+    """Return the features of the sources; check that there is a weight for each edge."""
     checked = table(f"{caller}: input_embedding", x, graph.num_src)
     _like(caller, checked, (graph.num_edges,), edge_weight=weight)
     return checked
 
 
 def _like(caller: str, x: Array, shape: tuple[int, ...], **named: Any) -> Array:
-    """An array of this shape, and of the precision of the features."""
+    """Return an array of this shape, of the precision of the features."""
     ((name, array),) = named.items()
     checked = check_array(f"{caller}: {name}", array)
     check_alike(f"{caller}: {name}", checked, "input_embedding", x)
@@ -138,7 +138,7 @@ def _like(caller: str, x: Array, shape: tuple[int, ...], **named: Any) -> Array:
 def _check_left(
     caller: str, graph: Graph, x: Array, width: int, output: Any, location: Any, degree: Any
 ) -> None:
-    """What the forward call left, which the backward one has no use for."""
+    """Check arrays from the forward call, which the backward call does not use."""
     check_unread(f"{caller}: output_extrema_location", location)
     shapes = {"output_embedding": (graph.num_dst, width), "node_degree": (graph.num_dst,)}
     for (name, shape), array in zip(shapes.items(), (output, degree), strict=True):
@@ -155,7 +155,7 @@ def _forward(
     location: Any,
     degree: Array | None,
 ) -> tuple[Array, dict[str, tuple[Any, Array | Indices]]]:
-    """The aggregated features, and what the call gives beside them."""
+    """Return the aggregated features, and the call's other outputs."""
     _inputs(caller, graph, x, weight)
     mean = operation is AggOp.Mean
     y: Array = aggregate(graph, x, None, weight, reduce="sum" if mean else operation.value)

@@ -1,7 +1,7 @@
-"""The autograd functions of pylibcugraphops.pytorch, on tensors on the CPU.
+"""The autograd functions of pylibcugraphops.pytorch, on CPU tensors.
 
-Code written for these runs by importing from here. Widths are free, float64 works, results are the
-same to the last bit in every run, and all can be differentiated twice.
+Code written for these runs by importing from here. Any width and float64 are supported, results
+are bitwise equal in every run, and all functions are twice differentiable.
 """
 
 from . import operators as operators

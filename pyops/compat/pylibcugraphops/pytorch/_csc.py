@@ -21,7 +21,7 @@ _NAMES = {"num_src": "num_src_nodes", "edge_ids": "ef_indices"}
 
 
 class CSC:
-    """A graph: the source nodes of each destination, one destination after another.
+    """A graph in CSC form: the source nodes of each destination.
 
     Parameters
     ----------
@@ -32,14 +32,14 @@ class CSC:
     num_src_nodes : int
         Number of source nodes.
     ef_indices : tensor of int32 or int64, shape (num_indices,), optional
-        Row of the edge features of each edge; without it edge k has row k.
+        Row of the edge features of each edge; if not given, edge k has row k.
     dst_max_in_degree : int, optional
-        Accepted; the graph says so itself.
+        Accepted but unused; the graph determines it.
     is_bipartite : bool
-        Whether sources and destinations are different nodes, whose features come as a pair. If they
-        are not, the destinations are the first of the sources.
+        Whether sources and destinations are different nodes, with features given as a pair. If
+        not, the destinations are the first of the sources.
     reverse_graph_bwd : bool
-        Accepted; gradients are gathered along the reverse graph, always.
+        Accepted but unused; gradients are always gathered along the reverse graph.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class CSC:
         if rows is not None:
             order = np.argsort(rows, kind="stable")
             if np.array_equal(rows[order], np.arange(len(order))):
-                # every edge has a row of its own: the entries may stand in the order of the rows
+                # Every edge has its own row, so the entries can be put in the order of the rows.
                 self._order = torch.from_numpy(order)
                 src, dst = graph.src[order], graph.dst[order]
                 graph = Graph(src, dst, graph.num_src, graph.num_dst)
@@ -80,7 +80,7 @@ class CSC:
 
     @property
     def reversed(self) -> Graph:
-        """The graph with all edges turned round."""
+        """The graph with all edges reversed."""
         if self._reversed is None:
             graph = self.graph
             self._reversed = Graph(graph.dst, graph.src, graph.num_dst, graph.num_src)
@@ -88,7 +88,7 @@ class CSC:
 
     @property
     def is_shared(self) -> bool:
-        """Whether some edges have a row of features in common, or some rows no edge."""
+        """Whether edges share a row of features, or a row has no edge."""
         return self.graph._ids is not None
 
     @property
@@ -107,11 +107,11 @@ class CSC:
         return self.graph.num_entries
 
     def _indices(self, name: str, indices: Any) -> Indices:
-        """A copy of what is given on the CPU."""
+        """Return a copy of an index tensor on the CPU."""
         return _checked(f"{type(self).__name__}: {name}", indices)
 
     def add_reverse_graph(self) -> None:
-        """Nothing: the reverse graph is made when it is first needed."""
+        """Do nothing: the reverse graph is built on first use."""
 
     def __repr__(self) -> str:
         return (
@@ -121,7 +121,7 @@ class CSC:
 
 
 class HeteroCSC(CSC):
-    """A graph whose edges have types; otherwise as `CSC`.
+    """A graph with edge types; otherwise as `CSC`.
 
     Parameters
     ----------
@@ -176,12 +176,12 @@ class HeteroCSC(CSC):
 
     @property
     def entries(self) -> Graph:
-        """The graph with a row for each entry."""
+        """The graph with its own edge id for each entry."""
         return self._once("entries", lambda: self._entries(None, self.num_indices))
 
     @property
     def pairs(self) -> Graph:
-        """The graph into pairs of a destination and a type."""
+        """The graph into pairs of destination and edge type."""
         graph, count = self.graph, self.num_edge_types
         return self._once(
             "pairs", lambda: Graph(graph.src, self._into(), graph.num_src, graph.num_dst * count)
@@ -189,7 +189,7 @@ class HeteroCSC(CSC):
 
     @property
     def shares(self) -> Tensor:
-        """One over the number of entries of one type into one destination, for each entry."""
+        """One over the number of entries of the same type and destination, for each entry."""
 
         def make() -> Tensor:
             into = self._into()
@@ -214,7 +214,7 @@ class HeteroCSC(CSC):
 
 
 class BipartiteCSC(CSC):
-    """A bipartite `CSC`, as versions up to 23.08 have it."""
+    """A bipartite `CSC`, as in versions up to 23.08."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class BipartiteCSC(CSC):
 
 
 class StaticCSC(CSC):
-    """A `CSC` of one set of nodes, as versions up to 23.08 have it.
+    """A `CSC` of one set of nodes, as in versions up to 23.08.
 
     Sources that are not destinations are allowed where only edges are aggregated.
     """
@@ -246,7 +246,7 @@ class StaticCSC(CSC):
 
 
 class SampledCSC(CSC):
-    """A `CSC` whose destinations are the first of its sources, as versions up to 23.08 have it."""
+    """A `CSC` whose destinations are the first of its sources, as in versions up to 23.08."""
 
     def __init__(
         self, offsets: Tensor, indices: Tensor, max_num_neighbors: int, num_src_nodes: int
@@ -256,7 +256,7 @@ class SampledCSC(CSC):
 
 
 class StaticHeteroCSC(HeteroCSC):
-    """A `HeteroCSC` of one set of nodes, as versions up to 23.08 have it."""
+    """A `HeteroCSC` of one set of nodes, as in versions up to 23.08."""
 
     def __init__(
         self, offsets: Tensor, indices: Tensor, edge_types: Tensor, num_edge_types: int
@@ -282,7 +282,7 @@ class SampledHeteroCSC(HeteroCSC):
 
 
 def _nodes(caller: str, offsets: object, indices: object) -> int:
-    """The number of nodes that offsets and indices speak of."""
+    """Return the number of nodes that offsets and indices refer to."""
     starts, sources = (
         _checked(f"{caller}: offsets", offsets),
         _checked(f"{caller}: indices", indices),
@@ -295,6 +295,6 @@ def _checked(label: str, indices: Any) -> Indices:
 
 
 def _check_degree(label: str, degree: object) -> None:
-    """Refuse what is no largest degree; -1 or None if that is not known."""
+    """Refuse an invalid largest degree; -1 or None if it is not known."""
     if degree is not None:
         check_size(label, degree, -1)

@@ -1,7 +1,7 @@
-"""The autograd functions: aggregations, attention, relations, updates of edges.
+"""The autograd functions: aggregations, attention, relations, edge updates.
 
-Features of a graph that is not bipartite are one tensor, with rows for the source nodes, whose
-first ones are the destinations; those of a bipartite graph a pair, for sources and destinations.
+Features of a graph that is not bipartite are one tensor with rows for the source nodes, the first
+of which are the destinations. Those of a bipartite graph are a pair, for sources and destinations.
 """
 
 from ._aggregations import agg_concat_e2n as agg_concat_e2n

@@ -17,12 +17,12 @@ def agg_concat_n2n(
     aggr: str = "sum",
     edge_weight: Tensor | None = None,
 ) -> Tensor:
-    """The features of the sources, aggregated, then the destination's own.
+    """Aggregate the features of the sources, and append the destination's own.
 
     Parameters
     ----------
     feat : tensor, shape (num_src_nodes, dim), or a pair of tensors
-        Features of the nodes; of a bipartite graph those of the sources and of the destinations.
+        Features of the nodes; for a bipartite graph those of sources and destinations.
     graph : CSC
     aggr : {"sum", "mean", "max", "min"}
         A weighted mean is divided by the sum of the weights.
@@ -44,7 +44,7 @@ def agg_concat_n2n(
 
 
 def agg_concat_e2n(feat: Tensor, edge_feat: Tensor, graph: Any, aggr: str = "sum") -> Tensor:
-    """The features of the edges, aggregated, then the destination's own.
+    """Aggregate the features of the edges, and append the destination's own.
 
     Parameters
     ----------

@@ -16,19 +16,19 @@ def update_efeat_e2e(
     use_target_emb: bool,
     mode: str = "concat",
 ) -> Tensor:
-    """Features of edges from those of the edges, their sources and their destinations.
+    """Combine the features of edges, their sources and their destinations.
 
     Parameters
     ----------
     edge_feat : tensor, shape (num_edges, dim_edge), optional
         Features of the edges.
     node_feat : tensor, shape (num_src_nodes, dim), or a pair of tensors
-        Features of the nodes; of a bipartite graph those of the sources and of the destinations.
+        Features of the nodes; for a bipartite graph those of sources and destinations.
     graph : CSC
     use_source_emb, use_target_emb : bool
         Whether the features of the sources, and of the destinations, are used.
     mode : {"concat", "sum"}
-        Side by side, in this order, or added.
+        Concatenated, in this order, or added.
 
     Returns
     -------

@@ -32,16 +32,16 @@ def mha_gat_n2n(
     feat : tensor, shape (num_src_nodes, num_heads * dim), or a pair of tensors
         Transformed features, heads side by side.
     attn_weights : tensor, shape (num_heads * (2 * dim + dim_edge),)
-        Weights of sources, destinations and edges, each head by head.
+        Weights of sources, destinations and edges, each in head-major order.
     graph : CSC
     num_heads : int
     activation : {"LeakyReLU", "Identity", "ReLU", "Sigmoid", "Tanh", "ELU"}
     negative_slope : float
     concat_heads : bool
-        Whether the heads of the result stand side by side; else their mean is taken.
+        Whether the heads of the result are concatenated; otherwise they are averaged.
     edge_feat : tensor, shape (num_edges, num_heads * dim_edge), optional
     deterministic_dgrad, deterministic_wgrad, high_precision_dgrad, high_precision_wgrad : bool
-        Accepted: gradients are always the same, and in the precision of the features.
+        Accepted but unused: gradients are deterministic, in the precision of the features.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def mha_gat_v2_n2n(
 ) -> Tensor:
     """Graph attention with activated sums, see `pyops.gat_v2`.
 
-    Parameters are those of `mha_gat_n2n`, but for `attn_weights`, shape (num_heads * dim,), and
+    Parameters are those of `mha_gat_n2n`, except `attn_weights`, shape (num_heads * dim,), and
     `edge_feat`, shape (num_edges, num_heads * dim).
     """
     check_flags(
@@ -116,19 +116,19 @@ def mha_simple_n2n(
     key_emb, value_emb : tensor, shape (num_src_nodes, num_heads * dim)
         Keys and values of the sources, heads side by side.
     query_emb : tensor, shape (num_dst_nodes, num_heads * dim)
-        Queries of the destinations; of a graph that is not bipartite also with rows for all
-        sources, of which the first ones count.
+        Queries of the destinations. For a graph that is not bipartite they may have rows for
+        all sources, of which the first are used.
     graph : CSC
     num_heads : int
     concat_heads : bool
-        Whether the heads of the result stand side by side; else their mean is taken.
+        Whether the heads of the result are concatenated; otherwise they are averaged.
     edge_emb : tensor, shape (num_edges, num_heads * dim), optional
         Added to keys and values.
     norm_by_dim : bool
         Whether the scores are divided by the root of dim.
     score_bias : tensor, shape (num_edges, num_heads), optional
-        Added to the scores, divided by the root of dim or not, before the softmax. Costs one more
-        column of each head, and rows of edge features.
+        Added before the softmax to the scores, which are divided by the root of dim or not.
+        Costs an additional column of each head, and rows of edge features.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def mha_simple_n2n(
 def _with_bias(
     query: Tensor, key: Tensor, value: Tensor, edge: Tensor | None, heads: int, bias: Tensor
 ) -> list[Tensor]:
-    """Inputs with one more column of each head, whose products are the bias of the scores."""
+    """Return inputs with an additional column of each head, which adds the bias to the scores."""
     if edge is None:
         edge = key.new_zeros(len(bias), key.shape[1])
     scale, last = query_scales(query.shape[1] // heads)

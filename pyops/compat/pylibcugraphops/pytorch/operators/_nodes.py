@@ -1,4 +1,4 @@
-"""Checks that the calls share: the graph, and the features of its nodes."""
+"""Shared checks of the calls: the graph, and the features of its nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_tensor(label: str, value: Any) -> None:
 
 
 def both_ends(caller: str, feat: Any, graph: Any) -> tuple[Tensor, Tensor]:
-    """The features of sources and of destinations."""
+    """Return the features of sources and of destinations."""
     check_graph(caller, graph)
     pair = isinstance(feat, (tuple, list))
     if pair and len(feat) != 2:

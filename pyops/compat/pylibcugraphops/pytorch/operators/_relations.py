@@ -17,17 +17,17 @@ def agg_hg_basis_n2n_post(
     concat_own: bool = False,
     norm_by_out_degree: bool = False,
 ) -> Tensor:
-    """The features of the sources, summed for each basis with the weights of the edge types.
+    """Sum the features of the sources for each basis, with the weights of the edge types.
 
     Parameters
     ----------
     feat : tensor, shape (num_src_nodes, dim)
         Features of the nodes, the first of which are the destinations.
     weights_comb : tensor, shape (num_edge_types, num_bases), optional
-        Weights of the types in the bases; without them every type is a basis.
+        Weights of the types in the bases; if not given, every type is a basis.
     graph : HeteroCSC
     concat_own : bool
-        Whether the destination's own features follow.
+        Whether to append the destination's own features.
     norm_by_out_degree : bool
         Whether the edges of one type into a destination are averaged.
 
