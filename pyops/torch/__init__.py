@@ -1,8 +1,8 @@
-"""The operators on PyTorch tensors: `pyops.torch.<operator>`, differentiable as often as pyops is.
+"""Operators on PyTorch tensors: `pyops.torch.<operator>`, differentiable as often as pyops is.
 
-Every operator of the table is here, with its name, shapes and options, and takes tensors on the
-CPU, whose memory the kernels read in place. Gradients, double backward, forward mode and
-`torch.func` (grad, jvp, vmap, jacrev, hessian) work as for torch's own functions.
+Provides every operator under its name, with its shapes and options. Kernels read CPU tensors in
+place. Gradients, double backward, forward mode and `torch.func` (grad, jvp, vmap, jacrev, hessian)
+work as for torch's own functions.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""A call of a phase on the memory of tensors."""
+"""Calls of operator phases on the memory of tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DTYPES = torch.float32, torch.float64
 
 
 class Call:
-    """What a call is told beside its tensors."""
+    """Operator, graph and options of a call, and the intermediates that it saves."""
 
     __slots__ = ("_fresh", "_kept", "graph", "keeps", "op", "options")
     dispatched = False
@@ -28,7 +28,7 @@ class Call:
     def __init__(self, op: Operator, graph: Any, options: dict[str, Any]) -> None:
         self.op, self.graph, self.options = op, graph, options
         self.keeps = False
-        """Whether forward is to leave what derivatives of the same inputs can use again."""
+        """Whether the forward pass saves intermediates for derivatives at the same inputs."""
         self._fresh: tuple[Any, ...] | None = None
         self._kept: tuple[weakref.ref[Any], ...] = ()
 
@@ -38,7 +38,7 @@ class Call:
 
     @property
     def told(self) -> dict[str, Any]:
-        """The options, with row numbers as arrays of the host."""
+        """Return the options, with row indices as arrays in host memory."""
         if not self.op.signature.indexed:
             return self.options
         rows = {n: _rows(without_subclass(t)) for n, t in self.options.items()}
@@ -47,7 +47,7 @@ class Call:
     def run(
         self, phase: str, tensors: Sequence[Maybe], wanted: Collection[str] | None = None
     ) -> tuple[Tensor, ...]:
-        """A phase on the memory of the tensors; the results that are wanted."""
+        """Run a phase on the memory of the tensors and return the requested results."""
         for tensor in tensors:
             if tensor is not None and not tensor.is_cpu:
                 from ._cuda import run
@@ -63,14 +63,14 @@ class Call:
         elif self.keeps and self._fresh is None:
             y, self._fresh = self.op.forward(*given, **options)
             results = (y,)
-        else:  # one of several values, for each of a batch: nothing is of them all
+        else:  # one of several evaluations, as over a batch: no intermediates hold for all
             results, self._fresh, self._kept = self.op.run(phase, given, options), (), ()
         return tuple([torch.from_numpy(r) for r in results if r is not None])
 
     def lend(self) -> tuple[Tensor, ...]:
-        """What forward left, for a node to save: it is used again for as long as torch keeps it.
+        """Return the intermediates of the forward pass for the autograd node to save.
 
-        So it goes with what else is saved, after a backward pass or into what packs saved tensors.
+        The call keeps weak references only, so torch frees or packs them like other saved tensors.
         """
         arrays, self._fresh = self._fresh or (), ()
         self._kept = tuple(map(weakref.ref, arrays))
@@ -78,7 +78,7 @@ class Call:
 
     @property
     def saved(self) -> tuple[Any, ...]:
-        """What is left of it."""
+        """Return the intermediates, empty if torch has freed any of them."""
         if not self._kept:
             return ()
         arrays = tuple(kept() for kept in self._kept)
@@ -86,31 +86,31 @@ class Call:
 
 
 def _rows(given: Any) -> Any:
-    """Row numbers of a tensor as an array of the host; what cannot be one stays, to be refused."""
+    """Return row indices as a host array; unsuitable values pass, to be refused later."""
     if not isinstance(given, Tensor) or given.is_meta or given.layout is not torch.strided:
         return given
     return memory(on_host(given))
 
 
 def jit_tracing() -> bool:
-    """Whether `torch.jit.trace` is recording: it has tensors for sizes, integers are constants."""
+    """Return whether `torch.jit.trace` is recording: sizes are tensors, integers constants."""
     return not torch.compiler.is_compiling() and bool(torch._C._is_tracing())
 
 
 def exporting() -> bool:
-    """Whether an exporter to ONNX is recording, which has translations for functions of torch."""
+    """Return whether an ONNX exporter is recording; it translates torch's own functions only."""
     return recording() and bool(torch.onnx.is_in_onnx_export())
 
 
 def is_integer(value: object) -> bool:
-    """Whether a size is an integer, a symbol or a tensor where torch records."""
+    """Return whether a size is an integer, or a symbol or tensor while torch records."""
     if isinstance(value, bool):
         return False
     return isinstance(value, int | torch.SymInt) or hasattr(value, "__index__")
 
 
 def tensor_of(value: Any) -> Maybe:
-    """A number or array as a tensor."""
+    """Convert a number or array to a tensor."""
     if value is None or isinstance(value, Tensor):
         return value
     if isinstance(value, int):
@@ -120,7 +120,7 @@ def tensor_of(value: Any) -> Maybe:
 
 @contextlib.contextmanager
 def unrecorded() -> Iterator[None]:
-    """Plain tensors, whatever mode, transformation or trace is under way."""
+    """Suspend modes, torch.func transformations and traces, so that tensors are plain."""
     state = torch._C._get_tracing_state()
     torch._C._set_tracing_state(None)
     try:
@@ -131,20 +131,20 @@ def unrecorded() -> Iterator[None]:
 
 
 def memory(tensor: Tensor) -> Any:
-    """The memory of a tensor, as an array."""
+    """Return the memory of a tensor as an array."""
     return in_memory(tensor).numpy()
 
 
 def by_name(names: Sequence[str], wanted: Collection[str], found: Sequence[Maybe]) -> list[Maybe]:
-    """What was found of what is wanted, with None for the other names."""
+    """Return the results in the order of all names, None for those not requested."""
     held = dict(zip([n for n in names if n in wanted], found, strict=True))
     return [held.get(name) for name in names]
 
 
 def awaited(ctx: Any, tensors: Sequence[Maybe]) -> list[bool]:
-    """Which of the tensors of a node get a gradient that anybody waits for in this pass.
+    """Return for each tensor of a node whether this backward pass uses its gradient.
 
-    More may need one: forces ask for no gradient by the weights.
+    `needs_input_grad` may hold for more: forces use no gradient with respect to the weights.
     """
     nodes = [node for node, _ in getattr(ctx, "next_functions", ())]
     if len(nodes) != sum(t is not None for t in tensors):
@@ -156,12 +156,12 @@ def awaited(ctx: Any, tensors: Sequence[Maybe]) -> list[bool]:
 def _runs(node: Any) -> bool:
     try:
         return node is not None and bool(torch._C._will_engine_execute_node(node))
-    except RuntimeError:  # a leaf that was asked for
+    except RuntimeError:  # a leaf whose gradient is requested
         return True
 
 
 def check(label: str, tensor: object) -> Tensor:
-    """The argument, if it is a tensor whose memory kernels can read."""
+    """Return the argument if it is a tensor whose memory kernels can read."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{label}: expected a torch.Tensor, got {type(tensor).__name__}")
     if tensor.is_cpu and tensor.layout is torch.strided and tensor.dtype in DTYPES:

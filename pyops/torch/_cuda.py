@@ -1,4 +1,4 @@
-"""A call of a phase on the memory of tensors on a CUDA device, on torch's current stream."""
+"""Calls of operator phases on tensors on a CUDA device, on torch's current stream."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 def stream_of(device: torch.device) -> int:
-    """The address of torch's current stream."""
+    """Return the address of torch's current stream."""
     return int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def run(
     call: Call, phase: str, tensors: Sequence[Maybe], wanted: Collection[str] | None
 ) -> tuple[Tensor, ...]:
-    """A phase on the memory of the tensors; the results that are wanted."""
+    """Run a phase on the memory of the tensors and return the requested results."""
     device = next(t.device for t in tensors if t is not None and not t.is_cpu)
     on = platform(f"pyops.torch.{call.op.name}")
     graph = () if call.graph is None else (there(call.graph, device.index or 0),)
     which = {} if wanted is None else {"wanted": wanted}
 
     def make(size: int) -> torch.UntypedStorage:
-        """Memory as tensors have it, of torch's allocator and its current stream."""
+        """Allocate memory with torch's allocator, on its current stream."""
         return torch.UntypedStorage(size, device=device)
 
     with on.on(device.index or 0), on.stream(stream_of(device)), on.memory(make):
@@ -44,7 +44,7 @@ def run(
 
 
 def there(graph: Any, number: int) -> Any:
-    """The graph on a device; of one in host memory a copy that is made once and goes with it."""
+    """Return the graph on a device; the copy of a host graph is cached in that graph."""
     if not isinstance(graph, _graph.Graph):
         return graph
     key = "device", str(number)
@@ -55,7 +55,10 @@ def there(graph: Any, number: int) -> Any:
 
 
 def _twin(graph: _graph.Graph) -> _graph.Graph:
-    """The same graph for its copy to hold, which could else not go before all garbage does."""
+    """Clone a graph for its device copy to refer to.
+
+    A reference to the graph itself would be a cycle, freed by the garbage collector only.
+    """
     twin = _graph.Graph.__new__(_graph.Graph)
     for name in _graph.Graph.__slots__:
         object.__setattr__(twin, name, {} if name == "_ready" else getattr(graph, name))
@@ -63,11 +66,11 @@ def _twin(graph: _graph.Graph) -> _graph.Graph:
 
 
 def _tensor(array: Any, owner: torch.UntypedStorage, device: torch.device) -> Tensor:
-    """The tensor of an array that begins with its memory."""
+    """Return an array as a tensor; the array starts at the beginning of its memory."""
     kind = torch.float32 if array.dtype.char == "f" else torch.float64
     return torch.empty(0, dtype=kind, device=device).set_(owner, 0, array.shape)
 
 
 def _array(tensor: Tensor) -> Any:
-    """What the door takes; a tensor on the host is refused there by its name."""
+    """Return the argument for the device front end, which refuses host arrays by name."""
     return tensor.numpy() if tensor.is_cpu else tensor

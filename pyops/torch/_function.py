@@ -1,4 +1,4 @@
-"""The operators as functions on tensors."""
+"""Operators as functions on tensors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _plain(label: str, graph: Any) -> Any:
 
 
 def function(op: Operator) -> Callable[..., Any]:
-    """The operator on tensors."""
+    """Return the operator as a function on tensors."""
     door, registered = Door(op, "torch"), Registered(op)
 
     def call(*inputs: Any, **options: Any) -> Any:

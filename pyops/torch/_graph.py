@@ -1,4 +1,4 @@
-"""Graphs whose indices torch can see: what compiled functions take in place of `pyops.Graph`."""
+"""Graphs whose indices torch can trace; compiled functions take them in place of `pyops.Graph`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Graph(_graph.Graph):
 
 @eager
 def visible(graph: _graph.Graph) -> Graph:
-    """The same graph with indices that torch can see, made once and kept with it."""
+    """Return the graph with indices as tensors that torch can trace, cached in the graph."""
     if _TORCH not in graph._ready:
         made = Graph.__new__(Graph)
         sizes = graph._num_src, graph._num_dst, graph._num_edges
@@ -63,7 +63,7 @@ def visible(graph: _graph.Graph) -> Graph:
 
 
 class Ends:
-    """A graph as torch traces it: its index tensors and sizes, not looked at before it runs."""
+    """Graph under tracing: index tensors and sizes, unchecked until the program runs."""
 
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> None:
         self._tensors = src, dst, None
@@ -71,7 +71,7 @@ class Ends:
 
 
 def graph_of(tensors: tuple[Tensor | None, ...], sizes: tuple[int, ...]) -> _graph.Graph:
-    """The graph of index tensors: the one they belong to, or an equal one, packed once."""
+    """Return the graph of index tensors: their owner, or an equal graph, packed once."""
     made = _made.get(_key(tensors, sizes))
     if made is not None:
         return made

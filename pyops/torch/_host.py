@@ -1,4 +1,4 @@
-"""Numbers of tensors in host memory, where indices are checked and packed."""
+"""Host copies of tensors; indices are checked and packed in host memory."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 PLAIN = Tensor, torch.nn.Parameter
 _BEFORE_DISPATCH = torch._C.DispatchKey.PreDispatch
-"""Set where a mode records what is called before autograd sees it."""
+"""Dispatch key of modes that record calls before autograd."""
 _MOST_VIEWS = 16
 _copies: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-"""Of tensors on a device: the versions and copies of them and of their views."""
+"""Versions and host copies of device tensors and of their views."""
 
 
 def on_host(tensor: Tensor, within: Tensor | None = None) -> Tensor:
-    """The tensor, or a copy in host memory that only the first call waits for.
+    """Return the tensor if it is in host memory, else a cached copy in host memory.
 
-    It is remembered for as long as the tensor lives, which it is a view of or lies `within`, and
-    made anew when torch knows of something written to that. What is written past torch, as by a
-    library that shares the memory, is not seen.
+    The copy is cached as long as the tensor lives, its base if it is a view, or the tensor `within`
+    which it lies. It is renewed if torch's version counter shows a write. Writes that bypass torch,
+    as by a library that shares the memory, go unnoticed.
     """
-    if torch.compiler.is_compiling():  # there torch looks at it itself
+    if torch.compiler.is_compiling():  # the compiler handles the tensor itself
         return tensor
     if torch._C._are_functorch_transforms_active():
         tensor = plain(tensor)
@@ -31,7 +31,7 @@ def on_host(tensor: Tensor, within: Tensor | None = None) -> Tensor:
         return tensor
     owner = within if within is not None else tensor if tensor._base is None else tensor._base
     key = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-    # what is made in inference mode has no version
+    # inference tensors have no version counter
     version = None if tensor.is_inference() else tensor._version
     with torch.inference_mode(False), torch._C._DisableFuncTorch():
         views: dict[Any, tuple[int | None, Tensor]] = _copies.setdefault(owner, {})
@@ -40,7 +40,7 @@ def on_host(tensor: Tensor, within: Tensor | None = None) -> Tensor:
             return found[1]
         copy = tensor.cpu()
         if found is not None and torch.equal(copy, found[1]):
-            copy = found[1]  # so that what was made of it is found, too
+            copy = found[1]  # so that graphs cached for this copy are found
         if len(views) >= _MOST_VIEWS:
             views.clear()
         views[key] = version, copy
@@ -48,9 +48,9 @@ def on_host(tensor: Tensor, within: Tensor | None = None) -> Tensor:
 
 
 def in_memory(tensor: Tensor) -> Tensor:
-    """A tensor that another library can read, in the same memory if it can be.
+    """Return a tensor whose memory another library can read, shared if possible.
 
-    Of some tensors torch holds only that they are negated, or that they are zeros.
+    Materializes tensors with a pending negation and zero tensors without memory.
     """
     if tensor.requires_grad:
         tensor = tensor.detach()
@@ -60,31 +60,31 @@ def in_memory(tensor: Tensor) -> Tensor:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """The tensor itself, within transformations of torch.func that wrap it."""
+    """Unwrap a tensor from the gradient-tracking wrappers of torch.func."""
     while torch._C._functorch.is_gradtrackingtensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return tensor
 
 
 def is_mapped(tensor: Tensor) -> bool:
-    """Whether `torch.func.vmap` maps over the tensor, whose elements then cannot be looked at."""
+    """Return whether `torch.func.vmap` maps over the tensor, which hides its elements."""
     if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
         return False
     return bool(torch._C._functorch.is_batchedtensor(plain(tensor)))
 
 
 def array_of(index: Tensor) -> Any:
-    """The elements of an index as an array, whatever transformation is under way."""
+    """Return the elements of an index as an array, under any transformation of torch.func."""
     held = on_host(index)
     with torch._C._DisableFuncTorch():
         return held.numpy()
 
 
 def recording(*tensors: Tensor | None) -> bool:
-    """Whether torch records what is called, in place of calling it.
+    """Return whether torch records calls in place of running them.
 
-    It does while it compiles, under `torch.jit.trace`, in modes such as that of `make_fx`, and for
-    tensors of other types.
+    It does while compiling, under `torch.jit.trace`, in dispatch modes such as that of `make_fx`,
+    and for subclasses of `Tensor`.
     """
     return bool(
         torch.compiler.is_compiling()
@@ -95,12 +95,12 @@ def recording(*tensors: Tensor | None) -> bool:
 
 
 def without_subclass(index: Any) -> Any:
-    """An index as a plain tensor of the same memory, if it is of a subclass of `Tensor`.
+    """Return an index of a subclass of `Tensor` as a plain tensor of the same memory.
 
-    That covers subclasses that leave the dispatch of torch alone, such as `torch.nn.Parameter`, and
-    those that hold a tensor, such as `torch_geometric.Index`. Others, by which torch traces, stay.
-    If torch records, the plain tensor is the result of operations that it records: a tracer does
-    not know the tensor that is held, nor one that `as_subclass` makes, and has them as constants.
+    Covers subclasses without `__torch_dispatch__`, such as `torch.nn.Parameter`, and subclasses
+    that wrap a tensor, such as `torch_geometric.Index`. Others, with which torch traces, are
+    returned as they are. If torch records, the plain tensor is the result of recorded operations:
+    to a tracer, a wrapped tensor or the result of `as_subclass` is a constant.
     """
     if type(index) is Tensor or not isinstance(index, Tensor):
         return index
@@ -108,7 +108,7 @@ def without_subclass(index: Any) -> Any:
     if hasattr(index, "as_tensor"):
         if compiling or not recording():
             return index.as_tensor()
-        return index.unsqueeze(0).squeeze(0)  # views that such subclasses leave to torch
+        return index.unsqueeze(0).squeeze(0)  # such subclasses return plain tensors for views
     if compiling or type(index).__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return index
     with torch._C.DisableTorchFunctionSubclass():

@@ -1,8 +1,8 @@
-"""The operators as torch.library knows them, for torch.compile and torch.export.
+"""Registration of the operators with torch.library, for torch.compile and torch.export.
 
-Four for each operator of the table: pyops::<op>, <op>_backward, <op>_double_backward, <op>_jvp,
-and <op>_attention for those that have it. What torch.jit.trace records is <op>_traced, which takes
-its integers as tensors: sizes are tensors there, and integers constants.
+Registers for each operator pyops::<op>, <op>_backward, <op>_double_backward and <op>_jvp, and
+<op>_attention if it has attention weights. torch.jit.trace records <op>_traced, which takes
+integers as tensors, because that tracer represents sizes by tensors and integers by constants.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ INDICES = "Tensor src", "Tensor dst", "Tensor? edge_ids"
 KIND_OF = {kind.name: kind for kind in (Value, Gradient, Second, Tangent, Attention)}
 SIZES = "num_src", "num_dst", "num_edges"
 INTEGERS = "SymInt ", "int "
-"""How arguments begin in a schema that are sizes of a graph or options."""
+"""Types, in a schema, of arguments that are sizes of a graph or integer options."""
 ON_HOST = [tag for name, tag in vars(torch.Tag).items() if name == "cudagraph_unsafe"]
-"""Indices are looked at in host memory, so that torch records no CUDA graph of these calls."""
+"""Tag that excludes calls from CUDA graphs: their indices are read in host memory."""
 
 
 class Registered:
-    """One operator: its four functions, and how their arguments are laid out."""
+    """Registered functions of one operator, and the layout of their arguments."""
 
     def __init__(self, op: Operator) -> None:
         self.op = op
@@ -58,7 +58,7 @@ class Registered:
     def __call__(
         self, graph: Any, tensors: Sequence[Any], options: dict[str, Any], phase: str = "forward"
     ) -> Any:
-        """Through torch.library, where torch is recording."""
+        """Call a phase through torch.library, while torch records."""
         indexed = self.op.signature.indexed
         plain = {name: value for name, value in options.items() if name not in indexed}
         given = self.op._phases["forward"]._complete(plain)
@@ -101,7 +101,7 @@ class Registered:
         torch.library.register_vmap(f"pyops::{name}", self._mapped(name), lib=LIBRARY)
 
     def _define_traced(self, phase: str, arguments: Sequence[str]) -> None:
-        """The function whose integers are tensors."""
+        """Define the variant that takes integers as tensors."""
         name = self._called(phase)
         places = {i for i, a in enumerate(arguments) if a.startswith(INTEGERS)}
         self._integers[phase] = places
@@ -115,7 +115,7 @@ class Registered:
         LIBRARY.impl(f"{name}_traced", traced, "CompositeImplicitAutograd")
 
     def _split(self, phase: str, arguments: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
-        """Indices and sizes, tensors, options, names that are wanted."""
+        """Split arguments into indices and sizes, tensors, options and requested names."""
         count = len(self.names)
         many = {
             "forward": count,
@@ -187,7 +187,7 @@ class Registered:
 
 
 class Dispatched:
-    """A call that torch's dispatcher takes from one transformation to the next."""
+    """Call that torch's dispatcher passes from one transformation to the next."""
 
     dispatched = True
     keeps = False
@@ -197,7 +197,7 @@ class Dispatched:
         self._keys, self._place, self._options = keys, place, [*options.values()]
 
     def dispatch(self, phase: str, *arguments: Any) -> Any:
-        """A phase, from the first transformation on."""
+        """Call a phase, starting at the outermost transformation."""
         if jit_tracing():
             raise _no_derivatives(self.op)
         wanted, tensors = self._parts(phase, arguments)
@@ -207,10 +207,10 @@ class Dispatched:
     def run(
         self, phase: str, tensors: Sequence[Maybe], wanted: Collection[str] | None = None
     ) -> tuple[Tensor, ...]:
-        """A phase, from what comes below derivatives on."""
+        """Call a phase, starting below autograd."""
         told, tensors = self._parts(phase, tensors if wanted is None else (wanted, *tensors))
         keys = self._keys & torch._C._after_autograd_keyset
-        # a transformation further out records what this one does
+        # an outer transformation differentiates this call
         with (
             torch.enable_grad(),
             _set_fwd_grad_enabled(True),
@@ -225,7 +225,7 @@ class Dispatched:
         return getattr(torch.ops.pyops, self._called(phase)).default
 
     def _parts(self, phase: str, arguments: Sequence[Any]) -> tuple[list[Any], Sequence[Maybe]]:
-        """Which results are wanted, if that is told, and the tensors."""
+        """Return the flags of requested results, if the phase takes them, and the tensors."""
         if not phase.endswith("backward"):
             return [], arguments
         known = self.names if phase == "backward" else [*self.names, "gy"]

@@ -1,6 +1,6 @@
-"""Translations of operators to ONNX, by way of functions of torch that have one.
+"""Translations of operators to ONNX, by functions of torch that the exporters translate.
 
-Both exporters, of traces and of programs, record them in the place of a call of a kernel.
+Both exporters, of traces and of programs, record these functions in place of a kernel call.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ATTENTION: Mapping[str, Callable[..., Tensor]] = {
 def translated(
     op: Operator, graph: Any, tensors: Sequence[Maybe], options: dict[str, Any], phase: str
 ) -> Tensor:
-    """The value, or the attention, of an operator in functions of torch."""
+    """Evaluate an operator, or its attention weights, by functions of torch."""
     value = (VALUES if phase == "forward" else ATTENTION).get(op.name)
     if value is None:
         raise untranslated(op.name)

@@ -1,6 +1,6 @@
-"""The phases of an operator as functions that torch differentiates: each by the next one.
+"""Phases of an operator as autograd functions, each the derivative of the previous one.
 
-A value is differentiated by `Gradient`, that by `Second`; a value moved forward is a `Tangent`.
+`Gradient` is the VJP of `Value`, and `Second` that of `Gradient`; `Tangent` is the JVP of `Value`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._call import Call, Maybe, awaited, by_name
 
 
 def total(parts: Sequence[Sequence[Maybe]]) -> tuple[Maybe, ...]:
-    """The sums of what is there."""
+    """Sum the parts elementwise, skipping None."""
 
     def add(one: Maybe, other: Maybe) -> Maybe:
         return other if one is None else one if other is None else one + other
@@ -30,7 +30,10 @@ def total(parts: Sequence[Sequence[Maybe]]) -> tuple[Maybe, ...]:
 def each(
     function: Callable[..., Any], count: int, dims: Sequence[int | None], batches: Sequence[Any]
 ) -> Any:
-    """The results of a call for each of a batch, stacked; of an empty batch, their shapes."""
+    """Call a function for each element of a batch and stack the results.
+
+    Of an empty batch, the call with zeros determines the shapes.
+    """
 
     def pick(batch: Any, dim: int | None, place: int) -> Any:
         if dim is None or not isinstance(batch, Tensor):
@@ -47,13 +50,13 @@ def each(
 
 
 class Phase(Function):  # type: ignore[misc]
-    """What the phases share: how they are remembered, and how they are mapped over a batch."""
+    """Base class of the phases: recording for autograd, and mapping over a batch."""
 
     name: str
 
     @classmethod
     def of(cls, *arguments: Any) -> Any:
-        """The results, remembered only where a derivative may be asked for."""
+        """Return the results, recorded for autograd only if a derivative may be requested."""
         if any(map(is_legacy_batchedtensor, _tensors(arguments))):
             level = torch._C._vmapmode_increment_nesting() - 1
             torch._C._vmapmode_decrement_nesting()
@@ -66,13 +69,13 @@ class Phase(Function):  # type: ignore[misc]
 
     @classmethod
     def record(cls, *arguments: Any) -> Any:
-        """The same at one level of transformations, of which torch has looked at the others."""
+        """Run at one level of transformations; torch has processed the other levels."""
         if not is_recorded(_tensors(arguments)):
             return cls.forward(*arguments)
         call = arguments[0]
         if call.op.signature.keeps and not call.dispatched:
             call.keeps = not moving()
-        # `apply` looks for defaults in the signature at every call; there are none
+        # `apply` would search the signature for defaults at every call; there are none
         return super(Function, cls).apply(*unwrap_dead_wrappers(arguments))
 
     @staticmethod
@@ -86,16 +89,16 @@ class Phase(Function):  # type: ignore[misc]
 
     @classmethod
     def vmap(cls, info: Any, in_dims: Any, *arguments: Any) -> Any:
-        """One call for each of the batch."""
+        """Call once for each element of the batch."""
         found = each(cls.apply, info.batch_size, in_dims, arguments)
         return found, 0 if isinstance(found, Tensor) else (0,) * len(found)
 
     @classmethod
     def _unbatched(cls, level: int, *arguments: Any) -> Any:
-        """The same for the batches that torch.autograd makes, as for is_grads_batched."""
+        """Map over the batches of torch.autograd, as for `is_grads_batched`."""
         if level == 0:
             return cls.of(*arguments)
-        # what is no batch of this level becomes a batch of one
+        # a tensor without a batch at this level becomes a batch of one
         batches = [
             torch._remove_batch_dim(a, level, 1, 0) if isinstance(a, Tensor) else a
             for a in arguments
@@ -213,7 +216,7 @@ class Second(Phase):
         given = next((c for c in cotangents if c is not None), None)
         if given is None:
             return (None,) * len(ctx.needs_input_grad)
-        # refused when it runs: torch also traces what nobody asks for
+        # refused when it runs: torch also traces unused derivatives
         what = str(_beyond(ctx.told[0], "third derivatives"))
         refuse = torch.ops.pyops.beyond
         return None, None, *(t if t is None else refuse(t, given, what) for t in ctx.saved_tensors)
@@ -224,7 +227,7 @@ class Second(Phase):
 
 
 class Attention(Phase):
-    """The weights of attention, a constant to torch."""
+    """Attention weights, not differentiable."""
 
     name = "attention"
 
@@ -247,9 +250,12 @@ class Attention(Phase):
 
 
 def _needed(ctx: Any, tensors: Sequence[Maybe]) -> list[bool]:
-    """Which of its tensors, which may be unpacked once only, a phase has to give gradients to."""
+    """Return for each tensor whether a phase has to compute its gradient.
+
+    Takes the tensors as an argument: they may be unpacked only once.
+    """
     needed = ctx.needs_input_grad[len(ctx.told) :]
-    if sum(needed) == 1:  # it runs for that one alone; asking torch may take longer than all else
+    if sum(needed) == 1:  # the node runs for that one alone, and the query of torch is costly
         return [*needed]
     waiting = awaited(ctx, tensors)
     return [need and wait for need, wait in zip(needed, waiting, strict=True)]
@@ -264,12 +270,12 @@ def _beyond(call: Call, what: str) -> NotImplementedError:
 
 
 def moving() -> bool:
-    """Whether tensors may have tangents, or a transformation of torch.func is under way."""
+    """Return whether tensors may have tangents or a transformation of torch.func is active."""
     return bool(forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active())
 
 
 def is_recorded(tensors: Sequence[Tensor]) -> bool:
-    """Whether a derivative by these tensors may be asked for."""
+    """Return whether a derivative with respect to these tensors may be requested."""
     if moving():
         return True
     if not torch.is_grad_enabled():
@@ -278,7 +284,7 @@ def is_recorded(tensors: Sequence[Tensor]) -> bool:
 
 
 def _told(arguments: Sequence[Any]) -> int:
-    """How many arguments come before the tensors: the call and, of some phases, what is wanted."""
+    """Return the number of leading arguments: the call and, if given, the requested names."""
     return 2 if len(arguments) > 1 and type(arguments[1]) is tuple else 1
 
 

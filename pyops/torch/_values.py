@@ -1,4 +1,4 @@
-"""Values of operators in functions of torch."""
+"""Forward passes of operators, composed of functions of torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._call import Maybe
 
 
 class Entries(NamedTuple):
-    """A graph as index tensors of int64 and sizes."""
+    """Graph as int64 index tensors and sizes."""
 
     src: Tensor
     dst: Tensor
@@ -23,35 +23,35 @@ class Entries(NamedTuple):
     num_edges: int
 
     def rows(self, edge: Tensor) -> Tensor:
-        """The rows of an edge array, for each entry."""
+        """Gather rows of an edge array, one per entry."""
         return edge if self.ids is None else edge.index_select(0, self.ids)
 
     def into(self, terms: Tensor) -> Tensor:
-        """Sums over the entries into each destination."""
+        """Sum over the incoming entries of each destination."""
         return total(self.dst, self.num_dst, terms)
 
     def degrees(self, like: Tensor) -> Tensor:
         return self.into(torch.ones_like(self.dst, dtype=like.dtype))
 
     def extreme(self, terms: Tensor, kind: str) -> Tensor:
-        """The largest or smallest of the entries into each destination; infinite for none."""
+        """Return the maximum or minimum over the incoming entries; infinite if there are none."""
         start = float("-inf" if kind == "amax" else "inf")
         return _reduced(self.dst, self.num_dst, terms, start, kind)
 
     def softmax(self, scores: Tensor) -> Tensor:
-        """Over the entries into each destination."""
+        """Apply softmax over the incoming entries of each destination."""
         top = self.extreme(scores, "amax")
         powers = (scores - top.index_select(0, self.dst)).exp()
         return powers / self.into(powers).index_select(0, self.dst)
 
 
 def total(ids: Tensor, size: int, terms: Tensor) -> Tensor:
-    """The sums of the terms with each id."""
+    """Sum the terms of each id."""
     return _reduced(ids, size, terms, 0.0, "sum")
 
 
 def _reduced(ids: Tensor, size: int, terms: Tensor, start: float, kind: str) -> Tensor:
-    """The terms with each id reduced, as elements of a vector: exporters have no more than that."""
+    """Reduce the terms of each id, flattened to a vector: exporters support no more than that."""
     if terms.dim() == 1:
         return terms.new_full((size,), start).scatter_reduce(0, ids, terms, kind)
     rows = terms.flatten(1)
@@ -67,7 +67,7 @@ def _by_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def _weighted(graph: Entries, alpha: Tensor, mask: Maybe, x: Tensor, concat: bool) -> Tensor:
-    """The sums of features of the entries, times weights and mask."""
+    """Sum the features of incoming entries, times weights and mask."""
     weights = alpha if mask is None else alpha * graph.rows(mask)
     y = graph.into(weights.unsqueeze(2) * x)
     return y.flatten(1) if concat else y.mean(1)
@@ -106,7 +106,7 @@ def degree_normalised(graph: Entries, x: Tensor, weight: Maybe) -> Tensor:
 
 
 def edge_to_edge(graph: Entries, h: Tensor, *, exclude: str, reverse: Maybe = None) -> Tensor:
-    nodes = graph.num_src + graph.num_dst  # at least as many as there are, on both sides the same
+    nodes = graph.num_src + graph.num_dst  # an upper bound that serves both sides
     into = total(graph.dst, nodes, graph.rows(h)).index_select(0, graph.src)
     ones = torch.ones_like(graph.dst, dtype=h.dtype)
     if graph.ids is not None:
@@ -276,7 +276,7 @@ def radial_basis(distances: Tensor, frequencies: Tensor, *, exponent: int) -> Te
 
 
 def _exponentials(poles: Tensor, points: int) -> Tensor:
-    """A row for each of equidistant points from 0 to 1."""
+    """Return exponentials at equidistant points from 0 to 1, one row per point."""
     places = torch.arange(points, dtype=poles.dtype, device=poles.device)
     steps = torch.full_like(places[:1], points - 1).clamp(min=1)
     return (-(places / steps).unsqueeze(1) * poles).exp()
