@@ -1,18 +1,18 @@
-"""Layers on PyTorch tensors, in the place of those of other packages: change the import.
+"""Drop-in replacements for PyTorch layers of other packages: change the import.
 
-Constructor arguments, `repr`, names and shapes of the parameters, forms of the input and results
-are those of the originals; a `state_dict` of the one loads into the other.
+Constructor arguments, `repr`, names and shapes of the parameters, input forms and results are those
+of the originals; a `state_dict` of one loads into the other.
 
-An `edge_index` of a layer of PyTorch Geometric is a tensor [2, edges], sources over destinations;
-or a sparse matrix of torch with a row for each destination; or a pair (offsets, sources) of the
-edges by destination; or a packed `pyops.Graph`, `pyops.torch.Graph` where torch compiles. It is
-packed once for as long as the tensor lives and is not changed.
+An `edge_index` of a layer of PyTorch Geometric is a tensor [2, edges] with sources in its first and
+destinations in its second row; a sparse matrix of torch with a row for each destination; a CSC pair
+(offsets, sources); or a packed `pyops.Graph` (`pyops.torch.Graph` if torch compiles). It is packed
+once and cached as long as the tensor lives unchanged.
 
 Layers and tensors may be on a CUDA device, all on the same one. Edges are checked and packed on the
-host, so the first call with an index waits for a copy of it; one that torch makes in inference mode
-is copied in each call, as are edges where torch compiles, but those of a `pyops.torch.Graph`.
-Neighbours of positions are looked for on the host. Sums that torch makes, of narrow rows and of
-gradients by what it picks, are as deterministic as torch is told to be.
+host, so the first call with an index waits for its copy to the host. Inference tensors are copied
+in each call; so are edges in compiled functions, except those of a `pyops.torch.Graph`. Neighbours
+of positions are searched on the host. Sums by torch's own operations, of narrow rows and of
+gradients of gathered rows, are deterministic if torch is set to be.
 """
 
 from ._functions import scatter as scatter

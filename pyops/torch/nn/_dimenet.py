@@ -1,4 +1,4 @@
-"""What the layers of DimeNet++ share: activations, initial weights, the envelope."""
+"""Shared parts of the layers of DimeNet++: activations, weight initialization, the envelope."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def _by_torch(x: Tensor) -> bool:
-    """Whether torch does what is elementwise: it fuses that where it compiles."""
+    """Return whether torch evaluates elementwise functions: if it compiles, it fuses them."""
     return recording() or x.dtype not in DTYPES
 
 
 def swish(x: Tensor) -> Tensor:
-    """x times its logistic function."""
+    """Return x times its logistic function."""
     y: Tensor = torch.nn.functional.silu(x) if _by_torch(x) else pt.silu(x)
     return y
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:
-    """The product of two tensors of the same shape."""
+    """Return the elementwise product of two tensors of the same shape."""
     z: Tensor = x * y if _by_torch(x) else pt.multiply(x, y)
     return z
 
 
 def activation(query: str | Activation) -> Activation:
-    """The activation of this name, among those of `torch.nn` and swish; anything else as it is."""
+    """Resolve the name of an activation of `torch.nn` or swish; return a callable as it is."""
     if not isinstance(query, str):
         return query
 
@@ -55,21 +55,21 @@ def activation(query: str | Activation) -> Activation:
 
 
 def glorot_orthogonal(weight: Tensor, scale: float = 2.0) -> None:
-    """A random orthogonal matrix, scaled to the variance of Glorot."""
+    """Initialize with a random orthogonal matrix scaled to the Glorot variance."""
     with torch.no_grad():
         torch.nn.init.orthogonal_(weight)
         weight *= (scale / ((weight.size(-2) + weight.size(-1)) * weight.var())).sqrt()
 
 
 def reset(linear: torch.nn.Linear) -> None:
-    """Draw the weight of a layer; its bias is 0."""
+    """Initialize the weight of a layer at random, and its bias with 0."""
     glorot_orthogonal(linear.weight)
     if linear.bias is not None:
         linear.bias.data.fill_(0)
 
 
 class Envelope(torch.nn.Module):  # type: ignore[misc]
-    """What lets a basis end smoothly at distance 1."""
+    """Smooth cutoff of a basis at distance 1."""
 
     def __init__(self, exponent: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The forms in which layers are given edges, read as an index [2, edges]: sources, destinations."""
+"""Input forms of edges, converted to an index [2, edges] of sources and destinations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SPARSE = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc
 
 
 def on_cpu(label: str, given: object) -> Tensor:
-    """The argument, if it is a tensor on the CPU."""
+    """Return the argument if it is a tensor on the CPU."""
     if not isinstance(given, Tensor):
         raise TypeError(f"{label}: expected a torch.Tensor, got {type(given).__name__}")
     if given.device.type != "cpu":
@@ -30,7 +30,7 @@ def on_cpu(label: str, given: object) -> Tensor:
 
 
 def placed(label: str, given: object, device: torch.device | None = None) -> Tensor:
-    """The argument, if it is a tensor on a CUDA device or on the CPU, and on this one if given."""
+    """Return the argument if it is a tensor on a CUDA device or the CPU, on `device` if given."""
     if not isinstance(given, Tensor):
         raise TypeError(f"{label}: expected a torch.Tensor, got {type(given).__name__}")
     if given.is_cpu and device is None:
@@ -47,7 +47,7 @@ def placed(label: str, given: object, device: torch.device | None = None) -> Ten
 
 
 def integers(label: str, given: object) -> Tensor:
-    """The argument as a plain tensor, if it is one of integers with one dimension."""
+    """Return the argument as a plain tensor if it is a one-dimensional tensor of integers."""
     found = placed(label, given if type(given) is Tensor else without_subclass(given))
     if found.dtype not in _INTEGERS:
         raise TypeError(f"{label}: expected int32 or int64, got {found.dtype}")
@@ -57,7 +57,7 @@ def integers(label: str, given: object) -> Tensor:
 
 
 def checked(caller: str, given: EdgeIndex, device: torch.device) -> EdgeIndex:
-    """The edges, if they come in one of the forms, with their tensors on the device."""
+    """Return the edges if they have one of the input forms, with tensors on the device."""
     label = f"{caller}: edge_index"
     given = without_subclass(given)
     if hasattr(given, "to_host"):
@@ -91,7 +91,7 @@ def checked(caller: str, given: EdgeIndex, device: torch.device) -> EdgeIndex:
 
 
 def parts_of(given: EdgeIndex) -> tuple[Tensor, ...]:
-    """The tensors of a form, as the caller holds them."""
+    """Return the index tensors of the edges, as the caller holds them."""
     if isinstance(given, Graph):
         return ()
     if isinstance(given, tuple):
@@ -106,13 +106,13 @@ def parts_of(given: EdgeIndex) -> tuple[Tensor, ...]:
 
 
 def hosts_of(given: EdgeIndex) -> tuple[Tensor, ...]:
-    """The tensors of a form in host memory."""
+    """Return the index tensors of the edges in host memory."""
     whole = given if is_sparse(given) else None
     return tuple(on_host(part, whole) for part in parts_of(given))
 
 
 def index_of_graph(graph: Graph, device: torch.device) -> Tensor:
-    """The index of a packed graph, moved to a device once."""
+    """Return the index of a packed graph on a device; the device copy is cached."""
 
     def made() -> Tensor:
         held = (graph if isinstance(graph, TorchGraph) else visible(graph))._tensors
@@ -129,7 +129,7 @@ def index_of_graph(graph: Graph, device: torch.device) -> Tensor:
 
 
 def index_of(given: Tensor | tuple[Tensor, Tensor], parts: tuple[Tensor, ...]) -> Tensor:
-    """The index, of the tensors of a form; a sparse matrix has a row for each destination."""
+    """Build the index [2, edges] from the tensors; a sparse matrix has a row per destination."""
     if not isinstance(given, tuple) and given.layout is torch.sparse_coo:
         return parts[0].flip(0)
     if isinstance(given, tuple) or given.layout in _SPARSE:
@@ -140,7 +140,7 @@ def index_of(given: Tensor | tuple[Tensor, Tensor], parts: tuple[Tensor, ...]) -
 
 
 def values_of(given: EdgeIndex) -> Tensor | None:
-    """Features of the edges that a sparse matrix has for its values."""
+    """Return the edge features that a sparse matrix holds as values, if any."""
     if not isinstance(given, Tensor) or given.layout not in _SPARSE:
         return None
     values = given._values() if given.layout is torch.sparse_coo else given.values()
@@ -152,12 +152,12 @@ def is_sparse(given: EdgeIndex) -> TypeGuard[Tensor]:
 
 
 def has_sizes(given: EdgeIndex) -> TypeGuard[Any]:
-    """Whether the edges are an `EdgeIndex` of PyTorch Geometric, which may know its sizes."""
+    """Return whether the edges are an `EdgeIndex` of PyTorch Geometric, which may have sizes."""
     return isinstance(given, Tensor) and hasattr(given, "sparse_size")
 
 
 def sizes_of(given: Any, loops: int | None) -> tuple[int | None, int | None]:
-    """The sizes of an `EdgeIndex` with self loops of so many nodes, None for those not known."""
+    """Return the sizes of an `EdgeIndex` with `loops` self loops, None for unknown sizes."""
     first, second = (
         size if size is None or loops is None else max(size, loops) for size in given.sparse_size()
     )
@@ -165,20 +165,20 @@ def sizes_of(given: Any, loops: int | None) -> tuple[int | None, int | None]:
 
 
 def like(given: Any, index: Tensor, loops: int) -> Any:
-    """An `EdgeIndex` of other edges, with self loops of so many nodes."""
+    """Return an `EdgeIndex` of other edges, with `loops` self loops."""
     sizes = sizes_of(given, loops)
     return type(given)(index.clone(), sparse_size=sizes, is_undirected=given.is_undirected)
 
 
 def order_of(given: Tensor, index: Tensor) -> Tensor:
-    """The edges in the order in which a sparse matrix in the form of the one given has them."""
+    """Return the permutation of edges to the order of a sparse matrix of this layout."""
     major, minor = (0, 1) if given.layout is torch.sparse_csc else (1, 0)
     places = index[major].long() * max(given.shape[:2]) + index[minor]
     return places.argsort(stable=True)
 
 
 def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tuple[Tensor, Tensor]:
-    """Edges as a sparse matrix in the form of the one given, and its values."""
+    """Return edges as a sparse matrix of the layout of `given`, and its values."""
     row, col = index[1], index[0]
     if sort:
         order = order_of(given, index)
@@ -195,11 +195,11 @@ def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tup
 
 
 def rows_of(offsets: Tensor, count: int) -> Tensor:
-    """The row of each of the elements that offsets deal out."""
+    """Expand offsets to the row of each element."""
     if not recording(offsets) and offsets.is_cpu:
         held = array_of(offsets)
         return torch.from_numpy(np.arange(len(held) - 1, dtype=held.dtype).repeat(np.diff(held)))
-    if exporting():  # which has no repetitions of a known number
+    if exporting():  # exporters do not translate repeat_interleave with an output size
         inner = offsets[1:-1].long()
         steps = inner.new_zeros(count + 1).scatter_add(0, inner, torch.ones_like(inner))
         return steps.cumsum(0)[:count].to(offsets.dtype)
@@ -211,7 +211,7 @@ def rows_of(offsets: Tensor, count: int) -> Tensor:
 
 
 def check_offsets(label: str, given: object, count: int) -> Tensor:
-    """Offsets as a plain tensor that begin at 0, never fall and end at the number of elements."""
+    """Return offsets as a plain tensor if they ascend from 0 to the number of elements."""
     offsets = integers(label, given)
     if is_mapped(offsets):
         raise NotImplementedError(f"{label}: vmap over graphs")

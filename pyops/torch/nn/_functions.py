@@ -20,11 +20,11 @@ _SUMS = {"sum": "sum", "add": "sum", "mean": "mean"}
 _EXTREMES = {"max": "amax", "amax": "amax", "min": "amin", "amin": "amin"}
 REDUCTIONS = *_SUMS, *_EXTREMES, "mul", "any"
 _NARROW = {"segment_softmax": 4, "aggregate": 8}
-"""Columns below which the operations of torch are as fast at any size."""
+"""Number of columns below which operations of torch are as fast at any size."""
 
 _SELECTED = 2**12
-"""Elements of one dimension from which `index_add`, whose backward pass selects by the index,
-outweighs its overhead beside `scatter_add`."""
+"""Elements of a vector from which `index_add` outperforms `scatter_add`: its backward pass gathers
+by `index_select`, but the call has more overhead."""
 
 
 def softmax(
@@ -42,7 +42,7 @@ def softmax(
     index : tensor of integers, optional
         The group of each element along `dim`.
     ptr : tensor of integers, optional
-        Where each group begins, and where the last one ends; wins over `index`.
+        Offsets of the groups, with the end of the last one; takes precedence over `index`.
     num_nodes : int, optional
         Number of groups; one more than the largest index if not given.
     dim : int
@@ -113,19 +113,19 @@ def scatter(
 
 
 def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
-    """Reduce the rows of each stretch; stretches without rows get 0.
+    """Reduce the rows of each segment; segments without rows get 0.
 
     Parameters
     ----------
     src : tensor, shape (rows, ...)
-    ptr : tensor of integers, shape (stretches + 1,)
-        Where each stretch begins, and where the last one ends.
+    ptr : tensor of integers, shape (segments + 1,)
+        Offsets of the segments, with the end of the last one.
     reduce : {"sum", "mean", "max", "min"}
         A maximum or minimum is torch's: it is differentiable once, in reverse mode.
 
     Returns
     -------
-    tensor, shape (stretches, ...)
+    tensor, shape (segments, ...)
     """
     name = "pyops.torch.nn.segment"
     if reduce not in (*_SUMS, *_EXTREMES):
@@ -149,9 +149,9 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
 
 
 def groups_of(label: str, index: Tensor, given: int | None, name: str = "index") -> int:
-    """The number of groups, one more than the largest index if it is not given.
+    """Return the number of groups, by default one more than the largest index.
 
-    The name is that of the index, for messages.
+    `name` is the name of the index in error messages.
     """
     if given is not None:
         if not is_integer(given):
@@ -165,7 +165,7 @@ def groups_of(label: str, index: Tensor, given: int | None, name: str = "index")
         groups: int = torch.cat([index.long(), index.new_full((1,), -1)]).max() + 1
         return groups
     if exporting():
-        largest: int = index.max().item()  # a size that the program finds when it runs
+        largest: int = index.max().item()  # a symbolic size, computed when the program runs
         torch._check(largest >= 0)
         return largest + 1
     largest = int(on_host(index).max()) if index.numel() else -1
@@ -176,11 +176,10 @@ def groups_of(label: str, index: Tensor, given: int | None, name: str = "index")
 
 
 def _by_torch(operator: str, src: Tensor, dim: int, index: Tensor) -> bool:
-    """Whether the operations of torch reduce so many rows, as they do in PyTorch Geometric.
+    """Return whether operations of torch do the reduction, as they do in PyTorch Geometric.
 
-    The operators do not share the gradient of an extreme among equal elements, so extremes are left
-    to torch at any size. Where torch records, the number of rows may be a symbol, which this does
-    not ask for.
+    The operators do not split the gradient of a maximum or minimum among ties, so torch reduces
+    these at any size. While torch records, the number of rows may be a symbol, which is not tested.
     """
     if src.dtype not in DTYPES or is_mapped(index):
         return True
@@ -201,7 +200,7 @@ def _aggregated(graph: _graph.Graph | Ends, rows: Tensor, groups: int, reduce: s
 
 
 def contiguous_gradient(given: Tensor) -> Tensor:
-    """The same elements, whose gradient is contiguous, for callers who transpose them."""
+    """Return a view whose gradient is made contiguous, for callers that transpose it."""
     if not given.requires_grad or recording(given) or moving():
         return given
     given = given.view_as(given)
@@ -218,7 +217,7 @@ def _columns(rows: Tensor) -> Tensor:
 
 
 def _reduced(name: str, src: Tensor, index: Tensor, dim: int, groups: int, reduce: str) -> Tensor:
-    """A reduction along a dimension by operations of torch, which check the index."""
+    """Reduce along a dimension by operations of torch, which check the index."""
     shape, places = [*src.shape], index
     shape[dim] = groups
     if len(shape) > 1:
@@ -247,7 +246,7 @@ def _reduced(name: str, src: Tensor, index: Tensor, dim: int, groups: int, reduc
 def _added(total: Tensor, dim: int, places: Tensor, src: Tensor) -> Tensor:
     if not recording(src) and src.dim() == 1 and src.shape[0] >= _SELECTED:
         return total.index_add(0, places, src)
-    # In place, except where torch may map over a batch in which the total is not one.
+    # In place, except under vmap, where the total may not be batched.
     found: Tensor = (total.scatter_add if moving() else total.scatter_add_)(dim, places, src)
     return found
 
@@ -260,7 +259,7 @@ def _softmax(name: str, src: Tensor, index: Tensor, dim: int, groups: int) -> Te
 
 
 def _dimension(name: str, src: Tensor, dim: int) -> int:
-    """The number of a dimension, from 0."""
+    """Check a dimension and return it as a nonnegative number."""
     if not isinstance(src, Tensor) or not src.is_cpu:
         placed(f"{name}: src", src)
     dims: int = src.dim()
@@ -285,13 +284,13 @@ def _checked_index(name: str, index: Tensor, count: int) -> Tensor:
 
 
 def check_groups(name: str, index: Tensor, groups: int) -> None:
-    """Refuse an index with numbers of other groups than there are."""
+    """Refuse an index that exceeds the number of groups."""
     if not recording(index) and not is_mapped(index):
         check_bounds(f"{name}: index", array_of(index), groups, "groups")
 
 
 def _by_index(name: str, index: Tensor, groups: int) -> _graph.Graph | Ends:
-    """Entries from one source that nobody reads into their groups."""
+    """Return the graph of entries from one unused source node to their groups."""
     if recording(index):
         return Ends(torch.zeros_like(index), index, 1, groups)
 

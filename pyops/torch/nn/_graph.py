@@ -1,4 +1,4 @@
-"""The edges of a layer and their graph, with self loops if asked for, packed once."""
+"""Edges of a layer and their packed graph, with self loops if requested."""
 
 from __future__ import annotations
 
@@ -37,38 +37,38 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, eq=False)
 class _Packed:
-    """What is remembered of an edge index: never its own memory."""
+    """Cached results of an edge index, which share no memory with it."""
 
     graph: _graph.Graph
     index: Tensor | None
-    """Sources over destinations, unless the edge index is just that."""
+    """Sources and destinations, None if the edge index is this tensor itself."""
     kept: Tensor | None
-    """The edges that are left when self loops are taken away, None for all."""
+    """Edges that remain after removal of self loops, None for all."""
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """The edges of a layer.
+    """Edges of a layer, with their graph.
 
-    Where torch traces, the number of self loops is not known: those taken away stay as edges into
-    one more destination, a `spare` one, which `spared` adds and `cut` takes away again.
+    If torch traces, the number of self loops is unknown: removed self loops remain as edges into an
+    additional `spare` destination, which `spared` appends and `cut` removes.
     """
 
     index: Tensor
-    """The edges [2, edges], as the layer was given them, then the self loops."""
+    """Edges [2, edges] in the order of the input, then the added self loops."""
     graph: _graph.Graph | Ends | None
-    """None if operations of torch reduce messages, for which nothing is packed."""
+    """Packed graph, None if operations of torch reduce the messages."""
     num_dst: int
     into: int
-    """The row of the index with the nodes that messages go to."""
+    """Row of the index with the destinations of the messages."""
     given: int
-    """How many edges the layer was given."""
+    """Number of edges of the input."""
     loops: int | None = None
-    """How many nodes got a self loop, None if nothing was asked for."""
+    """Number of added self loops, None if self loops were not requested."""
     kept: Tensor | None = None
     spare: int = 0
     values: Tensor | None = None
-    """Features that a sparse matrix brought along."""
+    """Edge features that a sparse matrix held as values."""
 
     @property
     def src(self) -> Tensor:
@@ -79,9 +79,9 @@ class Edges:
         return self.index[self.into]
 
     def returned(self, edge_index: EdgeIndex) -> Any:
-        """The index for the caller, who may write to it: what is remembered stays as it is.
+        """Return the index for the caller, who may write to it: the cached one is copied.
 
-        It is of the type of the one given, unless torch records.
+        Its type is that of the input, unless torch records.
         """
         if has_sizes(edge_index) and not recording():
             return edge_index if self.loops is None else like(edge_index, self.index, self.loops)
@@ -93,7 +93,7 @@ class Edges:
         return edges
 
     def features(self, caller: str, given: Tensor | None, fill_value: Fill) -> Tensor | None:
-        """The features of the edges, with those of self loops as `fill_value` says."""
+        """Return the edge features, with those of self loops according to `fill_value`."""
         given = self.values if given is None else given
         if given is None:
             return None
@@ -132,7 +132,10 @@ class Edges:
         return torch.cat([given, loop])
 
     def _fill_index(self) -> Tensor:
-        """The node whose self loop sees the features of an edge: in the second row, always."""
+        """Return for each edge the node whose self loop reduces its features.
+
+        It is the node in the second row, whatever the flow.
+        """
         assert self.loops is not None
         edges = self.count - self.loops
         nodes = self.index[1, :edges]
@@ -141,15 +144,15 @@ class Edges:
         return nodes
 
     def spared(self, nodes: Tensor) -> Tensor:
-        """Rows of the destinations, with one more where there is a spare one."""
+        """Append a row to those of the destinations if there is a spare destination."""
         return torch.nn.functional.pad(nodes, (0, 0, 0, 1)) if self.spare else nodes
 
     def cut(self, nodes: Tensor) -> Tensor:
-        """Rows of the destinations without the spare one."""
+        """Remove the row of the spare destination."""
         return nodes[: self.num_dst] if self.spare else nodes
 
     def degrees(self, like: Tensor) -> Tensor:
-        """Edges into each destination, at least 1, in the type of another tensor."""
+        """Return the in-degrees, at least 1, in the type of another tensor."""
         rows = like.new_zeros(self.num_dst + self.spare)
         ones = like.new_ones(1).expand(self.count)
         if exporting():  # the exporter of traces loses duplicates in index_add
@@ -158,7 +161,7 @@ class Edges:
 
 
 def apart(edges: Edges, num_src: int) -> _graph.Graph | Ends:
-    """The graph in which each edge has a destination of its own."""
+    """Return the graph in which each edge has its own destination."""
     if isinstance(edges.graph, Ends):
         own = torch.arange(edges.count, dtype=edges.index.dtype, device=edges.index.device)
         return Ends(edges.src, own, num_src, edges.count)
@@ -183,26 +186,26 @@ def edges_of(
     into: int = 1,
     route: tuple[str, int] = ALWAYS,
 ) -> Edges:
-    """The edges of a layer and their graph, packed once for the same tensor.
+    """Return the edges of a layer and their graph, packed once for the same tensor.
 
     Parameters
     ----------
     caller : str
-        Who asks, for messages.
+        Name of the caller in error messages.
     edge_index : tensor, pair of tensors or pyops.Graph
-        Integers [2, edges], the nodes that messages come from over those they go to; or a sparse
-        matrix [num_dst, num_src] of torch, whose values of two dimensions are features of the
-        edges; or a pair (offsets, sources) of the edges by destination; or a packed graph.
+        Integers [2, edges], whose row `into` has the destinations and whose other row the sources
+        of messages; or a sparse matrix [num_dst, num_src] of torch, whose two-dimensional values
+        are edge features; or a CSC pair (offsets, sources); or a packed graph.
     num_src, num_dst : int
-        Numbers of nodes that messages come from, and go to.
+        Numbers of sources and destinations of messages.
     device : torch.device
-        Where the tensors are, and the index is wanted. The graph is one of the host.
+        Device of the tensors and of the returned index. The graph is in host memory.
     loops : int, optional
-        Take self loops away, and put one for each of so many nodes at the end.
+        Remove self loops, and append one for each of the first `loops` nodes.
     into : {0, 1}
-        The row of the index with the nodes that messages go to.
+        Row of the index with the destinations of messages.
     route : (str, int)
-        The operator and the elements of an edge by which `is_packed` decides.
+        Operator and elements per edge, by which `is_packed` chooses the implementation.
     """
     edge_index = checked(caller, edge_index, device)
     label = f"{caller}: edge_index"
@@ -240,7 +243,7 @@ def edges_of(
         if index.numel():
             lowest, highest = torch.aminmax(index)
             if int(lowest) < 0 or int(highest) >= min(num_src, num_dst):
-                packed(index)  # refuses what is out of the range of its row
+                packed(index)  # refuses indices out of the range of their row
         return Edges(index, None, num_dst, into, given, loops, kept, values=values)
     hosts = hosts_of(edge_index)
 
@@ -256,16 +259,16 @@ def edges_of(
 
 
 def least(counts: Sequence[int]) -> int:
-    """The least of some sizes, which are tensors under `torch.jit.trace`."""
+    """Return the smallest of some sizes, which are tensors under `torch.jit.trace`."""
     found, *others = counts
     for count in others:
-        # for symbols, too, which min would compare
+        # keeps symbols symbolic; min would compare them
         found = (torch.minimum if isinstance(found, Tensor) else torch.sym_min)(found, count)
     return found
 
 
 def _looped(index: Tensor, loops: int | None) -> tuple[Tensor, Tensor | None]:
-    """The edges without self loops, then one for each of so many nodes; and the edges kept."""
+    """Replace self loops by one for each of `loops` nodes; return also the edges kept."""
     if loops is None:
         return index, None
     keep = index[0] != index[1]
@@ -279,7 +282,7 @@ def _traced(
     index: Tensor, values: Tensor | None, num_src: int, num_dst: int, loops: int | None, into: int
 ) -> Edges:
     given, spare, kept = index.shape[1], int(loops is not None), None
-    if jit_tracing() and not exporting():  # which has no need to know the number of edges
+    if jit_tracing() and not exporting():  # this tracer does not need the number of edges
         (index, kept), spare = _looped(index, loops), 0
     elif loops is not None:
         nodes = torch.arange(loops, dtype=index.dtype, device=index.device)

@@ -1,4 +1,4 @@
-"""Graphs of lists of edges, packed once for the same tensors."""
+"""Graphs of edge lists, packed once for the same tensors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ._remember import remembered
 def graph_of_indices(
     caller: str, ends: dict[str, Tensor], num_src: int, num_dst: int
 ) -> _graph.Graph | Ends:
-    """The graph of entries, each with an edge of its own, from the first of the ends to the last.
+    """Return the graph with one edge per entry, from the first of `ends` to the last.
 
-    The ends have the names of arguments of the caller.
+    The keys of `ends` are the names of arguments of the caller.
     """
     src, *_, dst = [*ends.values()] * 2
     if recording():
@@ -45,7 +45,7 @@ def graph_of_indices(
 
 
 def check_rows(caller: str, rows: int, given: dict[str, Tensor]) -> None:
-    """Arguments with as many rows as the first of them."""
+    """Refuse arguments that do not have `rows` rows."""
     if recording():
         return
     for name, value in given.items():

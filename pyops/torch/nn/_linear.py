@@ -1,4 +1,4 @@
-"""Linear layers as PyTorch Geometric has them: first values of a kind, widths seen at first use."""
+"""Linear layers of PyTorch Geometric: named initializers, and lazy input widths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WEIGHTS = None, "glorot", "uniform", "kaiming_uniform"
 
 
 def glorot(weight: Tensor | None) -> None:
-    """Uniform values for as many inputs and outputs as the last two dimensions have."""
+    """Initialize with the Glorot uniform distribution of the last two dimensions."""
     if weight is not None:
         bound = math.sqrt(6 / (weight.shape[-2] + weight.shape[-1]))
         weight.data.uniform_(-bound, bound)
@@ -27,7 +27,7 @@ def zeros(bias: Tensor | None) -> None:
 
 
 def is_plain(module: torch.nn.Module) -> bool:
-    """Whether a call does what its class says and nobody is told, so that it need not be made."""
+    """Return whether a module has no hooks or replaced forward, so that its call may be fused."""
     kind = type(module)
     forward: Any = kind.forward
     return not (
@@ -41,9 +41,9 @@ def is_plain(module: torch.nn.Module) -> bool:
 
 
 def is_linear(layer: Any, biased: bool = True) -> bool:
-    """Whether a call is x W^T + b and no more, so that it may be merged with what follows.
+    """Return whether a call is x W^T + b and no more, so that it may be fused.
 
-    Without `biased`, b has to be None.
+    If not `biased`, b has to be None.
     """
     kind = type(layer)
     other = kind.__name__ == "Linear" and kind.__module__.startswith("torch_geometric.")
@@ -53,11 +53,12 @@ def is_linear(layer: Any, biased: bool = True) -> bool:
 
 
 class Linear(torch.nn.Module):  # type: ignore[misc]
-    """x W^T + b, of any input width, -1, until the first call or `load_state_dict`.
+    """Linear layer x W^T + b, whose input width may be lazy.
 
     Parameters
     ----------
     in_channels, out_channels : int
+        Widths; an input width of -1 is set by the first call or `load_state_dict`.
     bias : bool
     weight_initializer : {None, "glorot", "uniform", "kaiming_uniform"}
         None is kaiming_uniform, with the bound of `torch.nn.Linear`.
@@ -92,7 +93,7 @@ class Linear(torch.nn.Module):  # type: ignore[misc]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew."""
+        """Initialize weight and bias anew."""
         if self.in_channels <= 0:
             return
         if self.weight_initializer == "glorot":
@@ -110,11 +111,11 @@ class Linear(torch.nn.Module):  # type: ignore[misc]
             self.bias.data.uniform_(-bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [..., in_channels] to [..., out_channels]."""
+        """Map x [..., in_channels] to [..., out_channels]."""
         return torch.nn.functional.linear(x, self.weight, self.bias)
 
     def _wait(self) -> None:
-        """Take the width from the first input."""
+        """Defer the input width to the first input."""
         self.in_channels = -1
         self.weight = UninitializedParameter()
         if not hasattr(self, "_hook"):

@@ -1,4 +1,4 @@
-"""What layers share that send messages along edges: their options, and how messages are summed."""
+"""Base classes of message-passing layers: their options and the reduction of messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REDUCTIONS = "sum", "add", "mean", *EXTREMES
 
 
 class Messages(torch.nn.Module):  # type: ignore[misc]
-    """A layer whose messages go along edges and are reduced where they arrive."""
+    """Layer that passes messages along edges and reduces them at the destinations."""
 
     def __init__(self, aggr: str = "sum", flow: str = "source_to_target", **others: Any) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         self.flow = flow
 
     def _resolved(self, aggr: Any, options: dict[str, Any] | None) -> torch.nn.Module:
-        """What reduces messages in PyTorch Geometric, where nothing here does."""
+        """Return the aggregation of PyTorch Geometric for reductions that are not native here."""
         expected = f"{self._label}: aggr: expected one of {', '.join(REDUCTIONS)}"
         try:
             from torch_geometric.nn.aggr import Aggregation
@@ -75,17 +75,17 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
             raise type(error)(f"{expected} or of torch_geometric.nn.aggr: {error}") from error
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Initialize all parameters anew."""
         if self.aggr_module is not None:
             self.aggr_module.reset_parameters()
 
     @property
     def _by_message(self) -> bool:
-        """Whether messages have to be made before they can be reduced."""
+        """Whether messages are materialized before the reduction."""
         return self.aggr_module is not None or self.aggr in EXTREMES
 
     def _gathered(self, messages: Tensor, index: Tensor, rows: int) -> Tensor:
-        """Messages reduced after they were made; for a mean, their sum."""
+        """Reduce materialized messages; for a mean, return their sum."""
         if self.aggr_module is None:
             reduce = self.aggr if self.aggr in EXTREMES else "sum"
             return scatter(messages, index, 0, rows, reduce)
@@ -112,7 +112,7 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         return super().__call__(*arguments, **given)
 
     def _pair(self, x: object) -> Pair:
-        """Features of sources and destinations."""
+        """Return the features of sources and destinations."""
         label = f"{self._label}: x"
         both = (x, x) if isinstance(x, Tensor) else x
         if not isinstance(both, tuple | list) or len(both) != 2:
@@ -124,7 +124,7 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         return both[0], both[1]
 
     def _applied(self, name: str, layer: torch.nn.Module, rows: Tensor) -> Tensor:
-        """The result of an inner layer, whose errors name the argument it is applied to."""
+        """Apply an inner layer, whose errors name the argument."""
         try:
             result: Tensor = layer(rows)
         except RuntimeError:
@@ -133,7 +133,7 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         return result
 
     def _explain(self, name: str, layer: torch.nn.Module, rows: Tensor) -> None:
-        """Refuse rows that a linear layer does not fit, by the name of the argument."""
+        """Refuse rows that do not match a linear layer, by the name of the argument."""
         if not is_linear(layer) or is_lazy(layer.weight):
             return
         label, width = f"{self._label}: {name}", layer.weight.shape[1]
@@ -143,7 +143,7 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
             raise TypeError(f"{label}: expected {layer.weight.dtype}, got {rows.dtype}")
 
     def _matrix(self, features: Tensor) -> Tensor:
-        """Features of edges with a row for each; one number of a single edge is a row."""
+        """Return edge features with a row per edge; a single element is the row of one edge."""
         if features.dim() == 1 and features.shape[0] == 1:
             return features.view(1, 1)
         if features.dim() < 2:
@@ -151,7 +151,7 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         return features
 
     def _sizes(self, size: object, loops: bool = False) -> Size:
-        """The argument `size`; with self loops, both sizes are needed."""
+        """Check the argument `size`; with self loops, both sizes are required."""
         if size is None:
             return None
         if isinstance(size, tuple | list) and len(size) == 2:
@@ -170,11 +170,10 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         like: Tensor,
         route: tuple[str, int],
     ) -> Edges:
-        """The edges from and to as many nodes as there are rows in the first and second place.
+        """Return the edges between `ends`, the numbers of nodes in rows 0 and 1 of the index.
 
-        A sparse matrix or an `EdgeIndex` has sizes of its own, which stand in the place of `size`.
-        The route is that for features like the ones given; types that operators refuse are refused
-        at any size.
+        The sizes of a sparse matrix or an `EdgeIndex` replace `size`. If the operators refuse the
+        type of `like`, the route is theirs, so that the type is refused at any size.
         """
         what = "size"
         if has_sizes(edge_index):
@@ -208,7 +207,7 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         )
 
     def _same_nodes(self, ends: tuple[int, int | None]) -> None:
-        """Where messages flow back, results have a row for each node in the first place."""
+        """Refuse different numbers of nodes if messages flow from target to source."""
         if self.flow != FLOWS[0] and ends[1] is not None and ends[0] != ends[1]:
             raise ValueError(
                 f"{self._label}: flow: 'target_to_source' needs as many sources as destinations, "
@@ -233,11 +232,11 @@ for _part in PARTS[:-1]:
 
 
 class Attention(Messages):
-    """A layer whose messages are weighted by a softmax, with several heads."""
+    """Multi-head attention: a layer whose messages are weighted by a softmax."""
 
     bias: Tensor | None
     _operator: str
-    """What sums the messages along a packed graph."""
+    """Operator that sums the messages along a packed graph."""
 
     def __init__(
         self,
@@ -259,26 +258,26 @@ class Attention(Messages):
 
     @property
     def _widths(self) -> tuple[int, int]:
-        """Of the features of all heads, and of the result."""
+        """Widths of the features of all heads, and of the result."""
         inner = self.heads * self.out_channels
         return inner, inner if self.concat else self.out_channels
 
     @property
     def _route(self) -> tuple[str, int]:
-        """The operator, and the elements of a message."""
+        """Operator and elements of a message, for `is_packed`."""
         return self._operator, self._widths[0]
 
     def _both(self, x: Tensor | Pair) -> tuple[Tensor, Tensor]:
-        """Features of sources and destinations."""
+        """Return the features of sources and destinations, both required."""
         src, dst = self._pair(x)
         if dst is None:
             raise ValueError(f"{self._label}: x: expected features of the destinations, got None")
         return src, dst
 
     def _mask(self, edges: Edges, like: Tensor, edge_index: EdgeIndex) -> Tensor | None:
-        """Factors of the weights: dropout, drawn as if from the weights themselves.
+        """Return the dropout factors of the attention weights, in the random order of the original.
 
-        PyTorch Geometric has self loops in their place among the rows of a sparse matrix.
+        In a sparse matrix, PyTorch Geometric sorts self loops into the rows.
         """
         if not (self.training and self.dropout > 0):
             return None
@@ -297,11 +296,11 @@ class Attention(Messages):
         mask: Tensor | None,
         weighted: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Messages reduced, by one operator if they are summed; and the weights.
+        """Reduce the messages, by one operator if they are summed, and return also the weights.
 
-        `fused` sums the messages, `scores` [edges, heads] go into the softmax, and `values`
-        [edges, heads, width] are what is weighted. The weights, before the mask, are made if they
-        are wanted or needed.
+        `fused` sums the messages; `scores` [edges, heads] are the input of the softmax; `values`
+        [edges, heads, width] are the weighted features. The weights, before the mask, are computed
+        if they are requested or needed.
         """
         alpha, rows = None, edges.num_dst + edges.spare
         by_message = self._by_message or edges.graph is None
@@ -331,7 +330,7 @@ class Attention(Messages):
         alpha: Tensor | None,
         mask: Tensor | None,
     ) -> Any:
-        """The result with residual and bias, beside the edges used and their weights if wanted."""
+        """Add residual and bias; return also the edges and their weights if requested."""
         for part in (res, self.bias):
             out = out if part is None else out + part
         if alpha is None:

@@ -1,4 +1,4 @@
-"""Graphs of neighbours in compressed rows: dicts of neighbors_index and neighbors_row_splits."""
+"""Graphs of neighbour lists in CSR form: dicts of neighbors_index and neighbors_row_splits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _recent: deque[tuple[tuple[Any, Any], Graph, _graph.Graph]] = deque(maxlen=_MOST
 def graphs_of_neighbours(
     caller: str, neighbours: Mapping[str, Tensor], num_src: int
 ) -> tuple[Graph | Ends, _graph.Graph | None]:
-    """The graph from neighbours to rows, packed once for as long as they are in use, and the one
-    turned round, None where torch traces.
+    """Return the graph from neighbours to rows and its reverse, packed once while in use.
 
-    It is told by its contents: tensors may be new ones, or be written to.
+    The reverse is None if torch traces. Graphs are cached by the elements of the index, not by the
+    tensors, which may be new or written to.
     """
     label = f"{caller}: neighbors: neighbors"
     index = integers(f"{label}_index", neighbours["neighbors_index"])
@@ -45,14 +45,14 @@ def graphs_of_neighbours(
         except IndexError as error:
             raise IndexError(f"{label}_index: {error}") from None
     for name in ("in_offsets", "out_offsets"):
-        made._index(name)  # which both share
+        made._index(name)  # the graph and its reverse share them
     back = made.reverse()
     _recent.appendleft(((arrays[0].copy(), arrays[1].copy()), made, back))
     return made, back
 
 
 def check_points(label: str, points: object, coordinates: int | None = None) -> None:
-    """Refuse what is not a tensor of points [n, coordinates]."""
+    """Refuse an argument that is not a tensor of points [n, coordinates]."""
     if not isinstance(points, Tensor):
         raise TypeError(f"{label}: expected a torch.Tensor, got {type(points).__name__}")
     if not points.is_floating_point():
@@ -66,13 +66,13 @@ def check_points(label: str, points: object, coordinates: int | None = None) -> 
 
 
 def check_alike(label: str, given: Tensor, first: str, like: Tensor) -> None:
-    """Refuse a tensor of another precision than that of the first argument."""
+    """Refuse a tensor whose precision differs from that of the first argument."""
     if given.dtype != like.dtype:
         raise TypeError(f"{label}: expected {like.dtype} like {first}, got {given.dtype}")
 
 
 def check_radius(label: str, radius: Any) -> float:
-    """The argument as a number, if it is one that distances can be compared with."""
+    """Return the argument as a float if it is a nonnegative number."""
     try:
         if isinstance(radius, (bool, str, bytes)):
             raise TypeError
@@ -85,7 +85,7 @@ def check_radius(label: str, radius: Any) -> float:
 
 
 def check_function(label: str, f: Tensor, points: int) -> None:
-    """Refuse values that are not of as many points, [points, d] or [batch, points, d]."""
+    """Refuse values whose shape is not [points, d] or [batch, points, d]."""
     check(label, f)
     if f.dim() not in (2, 3) or f.shape[-2] != points or 0 in f.shape[:-2]:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Sums over neighbourhoods of a kernel at each neighbour times a function there."""
+"""Sums over neighbourhoods of kernel times function at each neighbour."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from .._graph import Ends
 
 
 def gathered(graph: Graph | Ends, f: Tensor) -> Tensor:
-    """[n, batch, d] at the source of each edge."""
+    """Gather f [n, batch, d] at the source of each edge."""
     values: Tensor = edge_update(graph, f.flatten(1)).unflatten(1, f.shape[1:])
     return values
 
 
 def product(graph: Graph | Ends, back: Graph | Ends, kernel: Tensor, f: Tensor) -> Tensor:
-    """The sums of kernel [edges, batch or 1, d] times f [n, batch, d]; only these are kept.
+    """Sum kernel [edges, batch or 1, d] times f [n, batch, d]; saves these two only.
 
-    `back` is the graph turned round, along which the gradient by f is a sum of the same form.
+    `back` is the reverse graph, along which the gradient with respect to f is a sum of the same
+    form.
     """
     if torch.is_grad_enabled() and (kernel.requires_grad or f.requires_grad):
         result: Tensor = _Product.apply(graph, back, kernel, f)

@@ -1,4 +1,4 @@
-"""Neighbours within a cutoff, from tensors, also where torch compiles."""
+"""Neighbours within a cutoff, from tensors, also under torch.compile."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Neighbours(NamedTuple):
     dst: Tensor
     graph: Graph | Ends
     counts: Tensor
-    """Numbers of atoms of the examples of a batch."""
+    """Number of atoms of each example of a batch."""
 
 
 def _search(
     positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
 ) -> tuple[Graph, Tensor, Tensor]:
-    """The graph; the sources over the destinations of its edges; the sizes of the examples."""
+    """Return the graph, its edges as [2, edges], and the sizes of the examples."""
     owner = None if batch is None else on_host(batch).numpy()
     graph, *_ = radius_graph(positions.cpu().numpy(), cutoff, batch=owner)
     degree = int(graph.in_degrees().max(initial=0))
@@ -73,7 +73,7 @@ torch.library.register_fake("pyops::neighbours", _fake, lib=LIBRARY)
 
 
 def _values(tensor: Tensor) -> Tensor:
-    """What a tensor holds, below the transformations of torch.func."""
+    """Return the tensor that transformations of torch.func have wrapped."""
     while is_functorch_wrapped_tensor(tensor):
         if is_batchedtensor(tensor):
             raise NotImplementedError(
@@ -87,7 +87,7 @@ def _values(tensor: Tensor) -> Tensor:
 def neighbours(
     positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
 ) -> Neighbours:
-    """The edges between all atoms nearer than the cutoff, refused if an atom has more than most."""
+    """Return the edges between atoms closer than the cutoff; refuse more than `most` per atom."""
     positions, atoms = positions.detach(), positions.shape[0]
     if recording():
         if exporting():

@@ -1,4 +1,4 @@
-"""What was made of tensors, remembered for as long as they live and hold the same numbers."""
+"""Cache of results computed from index tensors, valid while these live and are unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..._indices import Indices
 Made = TypeVar("Made")
 _MOST = 64
 _found: dict[Hashable, _Found] = {}
-"""The last one used is the last. Threads share it: each step is one operation of the dict."""
+"""Ordered by last use, oldest first. Threads share it: each step is one atomic dict operation."""
 
 
 class _Found(NamedTuple):
@@ -30,11 +30,11 @@ def remembered(
     make: Callable[[], Made],
     held: Callable[[Made], Sequence[Indices]] | None = None,
 ) -> Made:
-    """What was made of these tensors of integers, for as long as they live.
+    """Return the cached result of `make` for these tensors of integers.
 
-    It is made anew if they hold other numbers than they did: memory that tensors share with
-    others is written to without a trace. `make` must not keep the tensors; `held` says where it
-    left the same numbers, so that they need not be copied once more.
+    The result is recomputed if elements have changed: writes to memory that tensors share with
+    other libraries leave no version. `make` must not keep the tensors. `held` returns the arrays of
+    the result that hold the same elements, so that no further copy is needed for the comparison.
     """
     places = [
         (t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.dtype)
@@ -43,7 +43,7 @@ def remembered(
     key = *places, what
     found = _found.get(key)
     with torch.inference_mode(False), torch._C._DisableFuncTorch():
-        # plain tensors, whatever transformation or mode is under way
+        # plain tensors, under any transformation or mode
         arrays = [t.numpy() for t in tensors]
         if found is None or not all(map(np.array_equal, arrays, found.numbers)):
             storages = [StorageWeakRef(t.untyped_storage()) for t in tensors]
@@ -57,13 +57,13 @@ def remembered(
 
 
 def _copy(array: Indices) -> Indices:
-    """The same numbers, in half the memory if they fit."""
+    """Copy an index, as int32 if its elements fit."""
     small = array.astype(np.int32)
     return small if np.array_equal(small, array) else array.copy()
 
 
 def _forget() -> None:
-    """Let go what was made of tensors that are gone, and the oldest of too many."""
+    """Evict results of freed tensors, and the oldest beyond the capacity."""
     for key in list(_found):
         found = _found.get(key)
         if found is not None and any(s.expired() for s in found.storages):

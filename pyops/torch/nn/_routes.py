@@ -1,4 +1,4 @@
-"""Which route a reduction over edges takes: operations of torch, or a packed graph and a kernel."""
+"""Choice between operations of torch and a kernel on a packed graph for reductions over edges."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ PACKED = {
     "transformer_conv": 2**20,
     "kernel_conv": 2**18,
 }
-"""Elements in host memory from which packing a graph pays, even if it is used only once.
+"""Number of elements in host memory from which packing a graph pays, even if used only once.
 
-Elements of what PyTorch Geometric gathers along edges: the rows that are reduced, the messages of
+Counts the elements that PyTorch Geometric gathers along edges: the reduced rows, the messages of
 all heads, or the matrices of `NNConv`. Below, the same operations of torch are at least as fast.
-Results of the routes differ in their last bits, so sizes alone choose between them, never whether
-a graph has been packed before.
+The two implementations differ in the last bits, so only sizes choose between them, never whether a
+graph is already packed.
 """
 ALWAYS = "", 0
-"""A route without a choice: that of an operator."""
+"""Route that always uses the operator."""
 
 
 def is_packed(operator: str, elements: int, index: Tensor) -> bool:
-    """Whether edges with so many elements take the route of the operator.
+    """Return whether edges with so many elements are reduced by the operator.
 
-    On a device and where torch traces, which does not know the number of edges, they always do.
+    They always are on a device, and if torch traces, when the number of edges is unknown.
     """
     return recording(index) or not index.is_cpu or elements >= PACKED.get(operator, 0)

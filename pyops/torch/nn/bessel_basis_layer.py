@@ -20,7 +20,7 @@ class BesselBasisLayer(torch.nn.Module):  # type: ignore[misc]
     num_radial : int
         Number of functions.
     cutoff : float
-        Distance where all of them end.
+        Distance from which all functions are 0.
     envelope_exponent : int
         Exponent of the envelope, from 1 to 32.
     """
@@ -34,13 +34,13 @@ class BesselBasisLayer(torch.nn.Module):  # type: ignore[misc]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The frequencies pi, 2 pi, ..."""
+        """Set the frequencies to pi, 2 pi, ..."""
         with torch.no_grad():
             torch.arange(1, self.freq.numel() + 1, out=self.freq).mul_(math.pi)
         self.freq.requires_grad_()
 
     def forward(self, dist: Tensor) -> Tensor:
-        """The basis of distances of any shape, along a last axis."""
+        """Return the basis of distances of any shape, along an additional last axis."""
         rbf: Tensor = pt.radial_basis(
             dist.flatten() / self.cutoff, self.freq, exponent=self.exponent
         )

@@ -20,19 +20,19 @@ from .spherical_basis_layer import SphericalBasisLayer
 class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
     """DimeNet++ from positions, as `torch_geometric.nn.models.DimeNetPlusPlus`.
 
-    It finds neighbours itself and makes no list of triplets. Energies may be differentiated twice:
-    forces ``-torch.autograd.grad(energy.sum(), pos, create_graph=True)[0]`` can be trained on. The
-    same seed draws the same weights as there. What differs:
+    Searches neighbours itself and materializes no list of triplets. Energies are twice
+    differentiable, so forces ``-torch.autograd.grad(energy.sum(), pos, create_graph=True)[0]`` can
+    be part of a loss. The same seed gives the same initial weights as the original. Differences:
 
     * the spherical basis is exact, see `SphericalBasisLayer`;
-    * all neighbours within the cutoff are taken; where an atom has more than `max_num_neighbors`,
-      of which the original drops some by an order of its own, a ValueError says so;
-    * derivatives are finite where three atoms lie in a line. Of atoms in one place they are NaN,
-      here as there;
-    * pretrained weights are not fetched: load them there and hand over the `state_dict`.
+    * all neighbours within the cutoff are used; if an atom has more than `max_num_neighbors`, a
+      ValueError is raised (the original drops some of them, in an unspecified order);
+    * derivatives are finite if three atoms are collinear. If atoms coincide they are NaN, as in the
+      original;
+    * pretrained weights are not downloaded: load them in the original and pass the `state_dict`.
 
-    `torch.compile` makes one graph of it, for molecules of any size, and of a step of force
-    training, which has a gradient inside, with ``torch._dynamo.config.trace_autograd_ops = True``.
+    `torch.compile` captures one graph for molecules of any size; also of a training step on forces,
+    which contains a gradient, if ``torch._dynamo.config.trace_autograd_ops = True``.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
     cutoff : float
         Distance up to which atoms are neighbours.
     max_num_neighbors : int or None
-        Most neighbours of an atom; None for any number.
+        Maximum number of neighbours of an atom; None for any number.
     envelope_exponent : int
         Exponent of the envelope, from 1 to 32.
     num_before_skip, num_after_skip : int
@@ -63,7 +63,7 @@ class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
     act : str or callable
         Activation.
     output_initializer : {"zeros", "glorot_orthogonal"}
-        What the last weights are at first.
+        Initialization of the last layer of each output block.
     """
 
     def __init__(
@@ -139,12 +139,12 @@ class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all weights."""
+        """Initialize all weights."""
         for part in self.rbf, self.emb, *self.output_blocks, *self.interaction_blocks:
             part.reset_parameters()
 
     def forward(self, z: Tensor, pos: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Outputs of the molecules.
+        """Return the outputs of the molecules.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ def _pass_over(
     act: Activation,
     output_initializer: str,
 ) -> None:
-    """Draw the blocks of DimeNet, which the original makes first and replaces, and forget them."""
+    """Advance the random generator as the original does, which draws DimeNet's blocks first."""
     width = hidden_channels
     for _ in range(num_blocks + 1):
         layers = [Linear(num_radial, width, bias=False)]

@@ -12,9 +12,9 @@ from ._linear import is_linear
 
 
 class EmbeddingBlock(torch.nn.Module):  # type: ignore[misc]
-    """First messages of DimeNet, as `torch_geometric.nn.models.dimenet.EmbeddingBlock`.
+    """Initial messages of DimeNet, as `torch_geometric.nn.models.dimenet.EmbeddingBlock`.
 
-    The part of the last layer that acts on the atoms is applied to them, not to every edge.
+    The part of the last layer that acts on atom embeddings is applied per atom, not per edge.
 
     Parameters
     ----------
@@ -35,13 +35,13 @@ class EmbeddingBlock(torch.nn.Module):  # type: ignore[misc]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all weights."""
+        """Initialize all weights."""
         self.emb.weight.data.uniform_(-math.sqrt(3), math.sqrt(3))
         self.lin_rbf.reset_parameters()
         self.lin.reset_parameters()
 
     def forward(self, x: Tensor, rbf: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """The messages of edges j -> i between atoms of the numbers x."""
+        """Return the messages of edges j -> i between atoms with atomic numbers x."""
         x, i, j = map(without_subclass, (x, i, j))
         atoms = self.emb(x)
         if not is_linear(self.lin):

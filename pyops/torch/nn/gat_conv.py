@@ -15,7 +15,7 @@ from ._messages import Attention, Pair, Size
 
 
 class GATConv(Attention):
-    r"""Graph attention in the place of PyTorch Geometric's ``GATConv``.
+    r"""Graph attention, a replacement for PyTorch Geometric's ``GATConv``.
 
     .. math::
 
@@ -27,12 +27,12 @@ class GATConv(Attention):
     Parameters
     ----------
     in_channels : int or (int, int)
-        Width of the features, or of those of sources and destinations; -1 to see it at first use.
+        Width of the features, or of those of sources and destinations; -1 to infer it at first use.
     out_channels : int
         Width of a head.
     heads : int
     concat : bool
-        Whether heads stand side by side; else their mean is taken.
+        Whether heads are concatenated; else averaged.
     negative_slope : float
     dropout : float
         Of the attention weights, in training.
@@ -41,10 +41,10 @@ class GATConv(Attention):
     edge_dim : int, optional
         Width of edge features.
     fill_value : float, tensor or {"mean", "add", "sum", "min", "max", "mul"}
-        Features of self loops, or how they are made of those of the edges into the node.
+        Features of self loops, or how to reduce them from those of the incoming edges.
     bias, residual : bool
     aggr : {"add", "sum", "mean", "max", "min"}, or what PyTorch Geometric has
-        Keyword only. Others than the first three are applied to messages, which are made for it.
+        Keyword only. All but the first three reduce messages that are materialized for it.
     flow : {"source_to_target", "target_to_source"}
         Keyword only.
 
@@ -101,7 +101,7 @@ class GATConv(Attention):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Initialize all parameters anew."""
         super().reset_parameters()
         for linear in (self.lin, self.lin_src, self.lin_dst, self.lin_edge, self.res):
             if linear is not None:
@@ -118,7 +118,7 @@ class GATConv(Attention):
         size: Size = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """The new features of the destinations.
+        """Return the new features of the destinations.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class GATConv(Attention):
         return self._finished(out, res, edge_index, edges, alpha, mask)
 
     def _edge_scores(self, edges: Edges, edge_attr: Tensor | None) -> Tensor | None:
-        """What edge features add to the scores, [edges, heads]: no row of all widths is made."""
+        """Return the scores of edge features, [edges, heads], without projecting the features."""
         if self.lin_edge is None:  # features are not read, as in PyTorch Geometric
             if edge_attr is not None:
                 placed(f"{self._label}: edge_attr", edge_attr)
@@ -168,7 +168,7 @@ class GATConv(Attention):
         if features is None:
             return None
         features = features.view(-1, 1) if features.dim() == 1 else features
-        if not is_linear(self.lin_edge, biased=False):  # as where it waits for its width
+        if not is_linear(self.lin_edge, biased=False):  # as before a lazy width is set
             features = self._applied("edge_attr", self.lin_edge, features)
             return (self._by_heads(features) * self.att_edge).sum(-1)
         weight = contiguous_gradient(self.lin_edge.weight)

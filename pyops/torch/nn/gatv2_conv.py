@@ -14,7 +14,7 @@ from ._messages import Attention, Pair
 
 
 class GATv2Conv(Attention):
-    r"""Graph attention in the place of PyTorch Geometric's ``GATv2Conv``.
+    r"""Graph attention, a replacement for PyTorch Geometric's ``GATv2Conv``.
 
     .. math::
 
@@ -25,12 +25,12 @@ class GATv2Conv(Attention):
     Parameters
     ----------
     in_channels : int or (int, int)
-        Width of the features, or of those of sources and destinations; -1 to see it at first use.
+        Width of the features, or of those of sources and destinations; -1 to infer it at first use.
     out_channels : int
         Width of a head.
     heads : int
     concat : bool
-        Whether heads stand side by side; else their mean is taken.
+        Whether heads are concatenated; else averaged.
     negative_slope : float
     dropout : float
         Of the attention weights, in training.
@@ -39,14 +39,14 @@ class GATv2Conv(Attention):
     edge_dim : int, optional
         Width of edge features.
     fill_value : float, tensor or {"mean", "add", "sum", "min", "max", "mul"}
-        Features of self loops, or how they are made of those of the edges into the node.
+        Features of self loops, or how to reduce them from those of the incoming edges.
     bias : bool
         In the result and in the linear layers of the nodes.
     share_weights : bool
         Whether W_r is W_l.
     residual : bool
     aggr : {"add", "sum", "mean", "max", "min"}, or what PyTorch Geometric has
-        Keyword only. Others than the first three are applied to messages, which are made for it.
+        Keyword only. All but the first three reduce messages that are materialized for it.
     flow : {"source_to_target", "target_to_source"}
         Keyword only.
 
@@ -94,7 +94,7 @@ class GATv2Conv(Attention):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Initialize all parameters anew."""
         super().reset_parameters()
         for linear in (self.lin_l, self.lin_r, self.lin_edge, self.res):
             if linear is not None:
@@ -109,7 +109,7 @@ class GATv2Conv(Attention):
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """The new features of the destinations.
+        """Return the new features of the destinations.
 
         Parameters
         ----------

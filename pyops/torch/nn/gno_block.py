@@ -14,15 +14,15 @@ from .sinusoidal_embedding import TYPES, SinusoidalEmbedding
 
 
 class GNOBlock(nn.Module):  # type: ignore[misc]
-    """Layer of a graph neural operator: neighbours within a radius, and an integral over them.
+    """Layer of a graph neural operator: an integral transform over neighbours within a radius.
 
-    As ``neuralop.layers.gno_block.GNOBlock``; see `IntegralTransform` and `NeighborSearch` for what
-    differs.
+    Like ``neuralop.layers.gno_block.GNOBlock``; for differences see `IntegralTransform` and
+    `NeighborSearch`.
 
     Parameters
     ----------
     in_channels : int
-        Channels of f, which only nonlinear kernels see.
+        Channels of f, an input of nonlinear kernels only.
     out_channels : int
         Channels of the result.
     coord_dim : int
@@ -30,19 +30,19 @@ class GNOBlock(nn.Module):  # type: ignore[misc]
     radius : float
         Radius of the neighbourhoods.
     transform_type, weighting_fn, reduction
-        As for `IntegralTransform`; a weighting function is one of squared distances.
+        See `IntegralTransform`; a weighting function is applied to squared distances.
     pos_embedding_type : {"transformer", "nerf"} or None
         Embedding of the coordinates before the kernel.
     pos_embedding_channels, pos_embedding_max_positions : int
         Number of its frequencies, and its `max_positions`.
     channel_mlp_layers : list of int
-        Widths of the kernel's network; those of input and output are added where they lack.
+        Widths of the kernel network; missing widths of input and output are added.
     channel_mlp_non_linearity : callable
         Its activation.
     channel_mlp : torch.nn.Module, optional
         Another network, with `in_channels` and `out_channels`.
     use_torch_scatter_reduce, use_open3d_neighbor_search : bool
-        Accepted; the latter is refused for coordinates that are not three, as there.
+        Accepted; the latter is refused unless `coord_dim` is 3, as in the original.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class GNOBlock(nn.Module):  # type: ignore[misc]
         )
 
     def forward(self, y: Tensor, x: Tensor, f_y: Tensor | None = None) -> Tensor:
-        """The integrals over the points y [n, coord_dim] near each of x [m, coord_dim].
+        """Return the integrals over the neighbours y [n, coord_dim] of each x [m, coord_dim].
 
-        f_y is [n, channels] or [batch, n, channels]; the result [m, out_channels] or
+        f_y is [n, channels] or [batch, n, channels]; the result is [m, out_channels] or
         [batch, m, out_channels].
         """
         for name, points in ("y", y), ("x", x):

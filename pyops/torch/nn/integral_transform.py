@@ -20,35 +20,36 @@ TYPES = "linear_kernelonly", "linear", "nonlinear_kernelonly", "nonlinear"
 
 
 class IntegralTransform(nn.Module):  # type: ignore[misc]
-    r"""Integrals over neighbourhoods, with a kernel given by a network.
+    r"""Integrals over neighbourhoods, with a kernel given by a neural network.
 
     .. math:: \int_{A(x)} k(x, y)\, dy, \quad \int_{A(x)} k(x, y) f(y)\, dy, \quad
               \int_{A(x)} k(x, y, f(y))\, dy, \quad \int_{A(x)} k(x, y, f(y)) f(y)\, dy
 
-    As ``neuralop.layers.integral_transform.IntegralTransform``, but for float64, which stays
-    float64 (there, sums without torch_scatter are float32), and for weights without a batch, which
-    it refuses. The first layer of a `LinearChannelMLP` acts on points, not on pairs of them; the
-    last one after the sum where the kernel is not multiplied. Where it is, `pyops.kernel_conv` has
-    the last layer within if that makes the kernel wider, not in batches; else it acts on pairs, as
-    those between do. Other networks are evaluated on the pairs as they are.
+    Like ``neuralop.layers.integral_transform.IntegralTransform``, with two differences: float64
+    stays float64 (the original, without torch_scatter, sums in float32), and weights without a
+    batch, which the original refuses, are accepted. The first layer of a `LinearChannelMLP` is
+    applied to points, not to pairs. Its last layer is applied after the sum if the kernel is not
+    multiplied by f. If it is, `pyops.kernel_conv` fuses the last layer if that layer does not
+    narrow and there is no batch; else it is applied to pairs, like the layers between. Other
+    networks are evaluated on pairs.
 
     Parameters
     ----------
     channel_mlp : torch.nn.Module, optional
-        The kernel, of (y | x) or (y | x | f(y)) along the last axis.
+        The kernel, a function of (y | x) or (y | x | f(y)) along the last axis.
     channel_mlp_layers : list of int, optional
-        Widths of a `LinearChannelMLP` to be made, if `channel_mlp` is not given.
+        Widths of a new `LinearChannelMLP`, if `channel_mlp` is not given.
     channel_mlp_non_linearity : callable
         Its activation.
     transform_type : {"linear", "linear_kernelonly", "nonlinear", "nonlinear_kernelonly"}
-        Whether the kernel sees f, and whether it is left at that. Without f all are the integral
-        of k(x, y); with f, as in the original, "linear_kernelonly" is "linear".
+        Whether f is an input of the kernel, and whether it is not a factor. Without f all are the
+        integral of k(x, y); with f, as in the original, "linear_kernelonly" is "linear".
     weighting_fn : callable, optional
-        Function of the weights.
+        Function applied to the weights.
     reduction : {"sum", "mean"}
-        What is made of each neighbourhood; of weighted ones always a sum.
+        Reduction over each neighbourhood; with weights always a sum.
     use_torch_scatter : bool
-        Accepted; `pyops.aggregate` does it.
+        Accepted and ignored: `pyops.aggregate` reduces.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         f_y: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """The integrals.
+        """Return the integrals.
 
         Parameters
         ----------
@@ -97,7 +98,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
             Points to integrate over.
         neighbors : dict
             "neighbors_index", the neighbours y of each x, and "neighbors_row_splits", as
-            `NeighborSearch` finds them; perhaps "weights" of the neighbours.
+            `NeighborSearch` returns them; optionally "weights" of the neighbours.
         x : tensor, shape (m, d2), optional
             Points of the results, y if not given.
         f_y : tensor, shape (n, d3) or (batch, n, d3), optional
@@ -139,7 +140,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
     def _weight(
         self, neighbors: Mapping[str, Tensor], weights: Tensor | None, y: Tensor
     ) -> Tensor | None:
-        """The weights of the neighbours."""
+        """Return the weights of the neighbours."""
         weight = neighbors.get("weights")
         index = neighbors["neighbors_index"]
         if weight is None and weights is not None:
@@ -155,7 +156,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
     def _on_pairs(
         self, where: Where, y: Tensor, x: Tensor, f_y: Tensor | None, seen: Tensor | None
     ) -> Tensor:
-        """The kernel of any network, [num_neighbors, batch or 1, d4]."""
+        """Evaluate any network on pairs: the kernel, [num_neighbors, batch or 1, d4]."""
         pairs = edge_update(where.graph, y, x)
         if f_y is None or seen is None:
             return self.channel_mlp(pairs)[:, None]
@@ -174,7 +175,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         seen: Tensor | None,
         times: Tensor | None,
     ) -> Tensor:
-        """The integrals with a kernel of linear layers."""
+        """Return the integrals with a kernel of linear layers."""
         act, last = self.channel_mlp.non_linearity, layers[-1]
         hidden = _first(layers[0], where.graph, y, x, seen)
         if len(layers) == 1:
@@ -193,7 +194,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
 
 
 class Where(NamedTuple):
-    """The neighbourhoods of an integral."""
+    """Neighbourhoods of an integral: graph, reverse graph, sizes, weights and reduction."""
 
     graph: Graph | Ends
     back: PlainGraph | None
@@ -206,7 +207,7 @@ class Where(NamedTuple):
         return self.reduction if self.weight is None else "sum"
 
     def sums(self, kernel: Tensor, times: Tensor | None) -> Tensor:
-        """The kernels [num_neighbors, batch or 1, d], times f, over the neighbourhoods."""
+        """Reduce the kernel [num_neighbors, batch or 1, d], times f, over neighbourhoods."""
         if times is not None:
             if times.shape[2] not in (1, kernel.shape[2]):
                 raise ValueError(
@@ -228,14 +229,14 @@ class Where(NamedTuple):
         return sums
 
     def totals(self, dtype: torch.dtype) -> Tensor:
-        """What the neighbourhoods make of 1, [m, 1, 1]."""
+        """Return the reduction of the constant 1 over neighbourhoods, [m, 1, 1]."""
         if self.weight is not None:
             return aggregate(self.graph, None, self.weight[:, None])[:, None]
         counts = self.counts if self.reduction == "sum" else self.counts.clamp(max=1)
         return counts.to(dtype)[:, None, None]
 
     def conv(self, f: Tensor, hidden: Tensor, last: nn.Linear) -> Tensor:
-        """The sums of f times the last layer."""
+        """Reduce f times the last layer, fused."""
         return kernel_conv(
             self.graph,
             f,
@@ -251,7 +252,10 @@ class Where(NamedTuple):
 def _first(
     layer: nn.Linear, graph: Graph | Ends, y: Tensor, x: Tensor, seen: Tensor | None
 ) -> Tensor:
-    """The first layer at all neighbours, [num_neighbors, batch or 1, hidden], made of points."""
+    """Apply the first layer to points and combine the results of pairs.
+
+    Returns [num_neighbors, batch or 1, hidden].
+    """
     widths = [y.shape[1], x.shape[1], 0 if seen is None else seen.shape[2]]
     if sum(widths) != layer.in_features:
         raise ValueError(

@@ -17,18 +17,18 @@ from .residual_layer import ResidualLayer
 
 
 class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
-    """Interaction of DimeNet++, as `torch_geometric.nn.models.dimenet.InteractionPPBlock`.
+    """Interaction block of DimeNet++, as `torch_geometric.nn.models.dimenet.InteractionPPBlock`.
 
-    `forward` takes the basis of a list of triplets; `on_graph` takes a graph and needs no list.
+    `forward` takes the basis of a list of triplets; `on_graph` takes a graph instead of the list.
 
     Parameters
     ----------
     hidden_channels : int
         Width of the messages.
     int_emb_size : int
-        Width of the messages that triplets pass on.
+        Width of the messages along triplets.
     basis_emb_size : int
-        Width between the two layers that take a basis to the messages.
+        Hidden width of the two layers that map a basis to the width of messages.
     num_spherical, num_radial : int
         Numbers of degrees and of radial functions.
     num_before_skip, num_after_skip : int
@@ -69,7 +69,7 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights; biases are 0."""
+        """Initialize the weights at random, and biases with 0."""
         for layer in self.lin_rbf1, self.lin_rbf2, self.lin_sbf1, self.lin_sbf2:
             reset(layer)
         for layer in self.lin_kj, self.lin_ji, self.lin_down, self.lin_up:
@@ -83,7 +83,7 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
     def forward(
         self, x: Tensor, rbf: Tensor, sbf: Tensor, idx_kj: Tensor, idx_ji: Tensor
     ) -> Tensor:
-        """The next messages.
+        """Return the updated messages.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
     def on_graph(
         self, x: Tensor, rbf: Tensor, radial: Tensor, vectors: Tensor, graph: Any
     ) -> Tensor:
-        """The next messages, without a list of triplets.
+        """Return the updated messages, without a list of triplets.
 
         Parameters
         ----------
@@ -122,12 +122,11 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
         rbf : tensor, shape (num_edges, num_radial)
             Radial basis.
         radial : tensor, shape (num_edges, num_spherical * num_radial)
-            Spherical basis but for the angles, see `SphericalBasisLayer.radial`.
+            Spherical basis without the angular factor, see `SphericalBasisLayer.radial`.
         vectors : tensor, shape (num_edges, 3)
-            From the destination of each edge to its source.
+            Vectors from the destination of each edge to its source.
         graph : pyops.torch.Graph
-            The edges j -> i; a triplet is made of any two of which one ends where the other
-            begins, unless it comes back to where that ends.
+            The edges j -> i; the triplets are all pairs of edges k -> j and j -> i with k != i.
         """
         for name in "lin_sbf1", "lin_sbf2":
             layer = getattr(self, name)
@@ -149,7 +148,7 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
         return self._update(x, sums)
 
     def _messages(self, x: Tensor, rbf: Tensor) -> Tensor:
-        """What the edges into an atom pass on."""
+        """Return the messages of edges k -> j to triplets."""
         if is_linear(self.lin_rbf1, biased=False) and is_linear(self.lin_rbf2, biased=False):
             scale = rbf @ (self.lin_rbf2.weight @ self.lin_rbf1.weight).T
         else:
@@ -167,7 +166,7 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
 
 
 def _inherits(layer: Any) -> bool:
-    """Whether a layer is called as `torch.nn.Linear`, as one with parametrized weights is."""
+    """Return whether a layer has the forward of `torch.nn.Linear`, as if parametrized."""
     kind = type(layer)
     own = "forward" in vars(layer) or not issubclass(kind, Linear)
     return not own and kind.forward is Linear.forward

@@ -11,9 +11,9 @@ Activation = Callable[[Tensor], Tensor]
 
 
 class LinearChannelMLP(nn.Module):  # type: ignore[misc]
-    """Linear layers with an activation between them, along the last axis.
+    """Multilayer perceptron along the last axis.
 
-    As ``neuralop.layers.channel_mlp.LinearChannelMLP``.
+    Equivalent to ``neuralop.layers.channel_mlp.LinearChannelMLP``.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class LinearChannelMLP(nn.Module):  # type: ignore[misc]
 
 
 def linear_layers(network: nn.Module) -> list[nn.Linear] | None:
-    """The layers of a network that is known to be no more than a `LinearChannelMLP`."""
+    """Return the layers if a network is a plain `LinearChannelMLP` without dropout, else None."""
     kind = type(network)
     theirs = (kind.__module__, kind.__qualname__) == (
         "neuralop.layers.channel_mlp",

@@ -14,29 +14,29 @@ from ._edge_index import rows_of
 from ._neighbours import check_alike, check_points, check_radius
 
 AT_ONCE = 2**22
-"""The most distances that are held at a time."""
+"""Maximum number of distances in memory at a time."""
 ROWS = 32
-"""The least rows of distances at a time: products of fewer are rounded in other ways."""
+"""Minimum number of rows of distances per block: products of fewer rows round differently."""
 FEW = 2**24
-"""Up to how many distances a search looks at all of them."""
+"""Maximum number of distances for which the search evaluates all pairs."""
 LEAST = 1e-7
-"""The distance of points at the same place."""
+"""Distance assigned to coincident points."""
 
 
 class NeighborSearch(nn.Module):  # type: ignore[misc]
-    """The neighbours of points within a radius, in compressed rows.
+    """Search for neighbours within a radius, in CSR form.
 
-    As ``neuralop.layers.neighbor_search.NeighborSearch`` without open3d, but for memory: the
-    distances are never held all at once, and many points are searched by cells. A result is
-    remembered for as long as the points are the same. On a device, of many points copies are
-    searched on the host; each call waits to compare the points.
+    Equivalent to ``neuralop.layers.neighbor_search.NeighborSearch`` without open3d, with less
+    memory: not all distances are in memory at once, and many points are searched by cell lists. The
+    last result is cached and reused if the points are equal. If there are many points on a device,
+    they are copied to the host for the search; each call synchronizes to compare the points.
 
     Parameters
     ----------
     use_open3d : bool
-        Accepted; the search is always this one.
+        Accepted and ignored.
     return_norm : bool
-        Whether squared distances come with the neighbours, as weights.
+        Whether to return squared distances, as weights.
     """
 
     def __init__(self, use_open3d: bool = True, return_norm: bool = False) -> None:
@@ -49,7 +49,7 @@ class NeighborSearch(nn.Module):  # type: ignore[misc]
         return {**super().__getstate__(), "_last": None}
 
     def forward(self, data: Tensor, queries: Tensor, radius: float) -> dict[str, Tensor]:
-        """The neighbours in `data` [n, d] of each of `queries` [m, d], those at the radius too.
+        """Return the neighbours in `data` [n, d] of `queries` [m, d], at most `radius` away.
 
         Returns
         -------
@@ -90,16 +90,16 @@ class NeighborSearch(nn.Module):  # type: ignore[misc]
 
 
 def same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same type, device, shape and elements."""
+    """Return whether two tensors have the same type, device, shape and elements."""
     alike = one.dtype == other.dtype and one.device == other.device
     return bool(alike and torch.equal(one, other))
 
 
 def search(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """Row splits and neighbours.
+    """Return row splits and neighbours.
 
-    Pairs so near the radius that rounding decides are left to ``torch.cdist``, as the original
-    leaves all: its float32 distances are off by far more than float32 has to be.
+    Pairs within the rounding error of the radius are decided by ``torch.cdist``, as all pairs are
+    in the original: its float32 distances have an error far above float32 precision.
     """
     if len(data) * len(queries) <= FEW or data.shape[1] > 3 or not 0 < radius < float("inf"):
         counts, index = _all(data, queries, radius)
@@ -122,7 +122,7 @@ torch.library.register_fake("pyops::search", _fake, lib=LIBRARY)
 
 
 def _all(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """Numbers of neighbours, and the neighbours, from all distances."""
+    """Return the number of neighbours of each query and the neighbours, from all distances."""
     counts, index = [queries.new_zeros(0, dtype=torch.int64)], []
     step = max(ROWS, AT_ONCE // max(1, len(data)))
     for start in range(0, len(queries), step):
@@ -139,7 +139,7 @@ def _near(distances: Tensor, radius: float) -> Tensor:
 
 
 def _by_cells(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """The same from distances within cells, of copies in host memory."""
+    """Return the same as `_all`, by cell lists of copies in host memory."""
     x, y = (nn.functional.pad(t.double().cpu(), (0, 3 - t.shape[1])) for t in (queries, data))
     largest = max(float(t.abs().max()) for t in (x, y))
     error = 64 * torch.finfo(data.dtype).eps * (largest + radius) ** 2

@@ -15,12 +15,12 @@ from ._messages import FLOWS, Messages, Pair, Size
 
 
 class NNConv(Messages):
-    r"""Convolution by a network of the edges in the place of PyTorch Geometric's ``NNConv``.
+    r"""Edge-conditioned convolution, a replacement for PyTorch Geometric's ``NNConv``.
 
     .. math:: x'_i = W x_i + \operatorname{aggr}_{j \in N(i)} x_j \, h(f_{ij})
 
-    with a matrix h for every edge, which no edge gets here if the last layer of the network is
-    linear: that layer commutes with the sum (`pyops.kernel_conv`).
+    with a matrix h for every edge. If the last layer of the network is linear, the matrices are not
+    materialized, because that layer commutes with the sum (`pyops.kernel_conv`).
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ class NNConv(Messages):
         Width of the features, or of those of sources and destinations.
     out_channels : int
     nn : torch.nn.Module
-        The network h: edge features to ``in_channels * out_channels`` numbers. A
-        ``torch.nn.Sequential`` that ends with a linear layer is the fast one.
+        The network h: maps edge features to ``in_channels * out_channels`` elements. A
+        ``torch.nn.Sequential`` that ends with a linear layer is fastest.
     aggr : {"add", "sum", "mean", "max", "min"}, or what PyTorch Geometric has
-        Others than the first three are applied to messages, which are made for it.
+        All but the first three reduce messages that are materialized for it.
     root_weight : bool
-        Whether the node's own part W x_i is there.
+        Whether to add the root term W x_i.
     bias : bool
     flow : {"source_to_target", "target_to_source"}
         Keyword only.
@@ -66,7 +66,7 @@ class NNConv(Messages):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, those of the network too."""
+        """Initialize all parameters anew, including those of the network."""
         super().reset_parameters()
         _reset(self.nn)
         if self.root_weight:
@@ -80,7 +80,7 @@ class NNConv(Messages):
         edge_attr: Tensor | None = None,
         size: Size = None,
     ) -> Tensor:
-        """The new features of the destinations.
+        """Return the new features of the destinations.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class NNConv(Messages):
         left, right = self._pair(x)
         size = self._sizes(size)
         if self.flow != FLOWS[0] and not self.root_weight:
-            right = None  # nobody reads it, and it may have other rows
+            right = None  # unused, and its number of rows may differ
         ends = left.shape[0], None if right is None else right.shape[0]
         self._same_nodes(ends)
         route = "kernel_conv", self.in_channels_l * self.out_channels
@@ -134,7 +134,7 @@ class NNConv(Messages):
         return out / edges.degrees(out)[:, None] if self.aggr == "mean" else out
 
     def _check_network(self, layers: list[Any] | None, x: Tensor, features: Tensor) -> None:
-        """Refuse a network whose layers do not fit features and channels."""
+        """Refuse a network whose layers do not match features and channels."""
         if layers is None:
             return
         rows = x.shape[1] * self.out_channels
@@ -161,7 +161,7 @@ class NNConv(Messages):
             )
 
     def _matrices(self, x: Tensor, features: Tensor) -> Tensor:
-        """The matrix of each edge, in a row."""
+        """Return the matrix of each edge, flattened to a row."""
         try:
             matrices = self.nn(features)
         except RuntimeError:
@@ -212,27 +212,27 @@ _ACTIVATIONS = {
 
 
 def _layers(network: Any) -> list[Any] | None:
-    """The layers of a network whose last one is linear, if nothing else happens in it."""
+    """Return the layers of a plain `Sequential` that ends with a linear layer, else None."""
     if type(network) is not torch.nn.Sequential or len(network) == 0 or not is_plain(network):
         return None
     return [*network] if is_linear(network[-1]) else None
 
 
 def _first(network: Any) -> Any:
-    """The layer that features of the edges reach first."""
+    """Return the first layer of a network, which takes the edge features."""
     several = type(network) is torch.nn.Sequential and len(network) > 0
     return network[0] if several else network
 
 
 def _is_fused(layers: list[Any]) -> bool:
-    """Whether one operator has the whole network: linear, activation, linear."""
+    """Return whether one operator covers the whole network: linear, activation, linear."""
     if len(layers) != 3 or not is_linear(layers[0]) or type(layers[1]) not in _ACTIVATIONS:
         return False
     return is_plain(layers[1]) and getattr(layers[1], "approximate", "none") == "none"
 
 
 def _block(layer: Any) -> tuple[Tensor, Tensor]:
-    """Weight, column by column, and bias of a linear layer."""
+    """Return the transposed weight, flattened, and the bias of a linear layer."""
     weight, bias = contiguous_gradient(layer.weight), layer.bias
     return weight.t().flatten(), weight.new_zeros(weight.shape[0]) if bias is None else bias
 

@@ -15,7 +15,7 @@ from ._indices import check_rows, graph_of_indices
 
 
 class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
-    """Output of DimeNet++, as `torch_geometric.nn.models.dimenet.OutputPPBlock`.
+    """Output block of DimeNet++, as `torch_geometric.nn.models.dimenet.OutputPPBlock`.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
     act : callable
         Activation.
     output_initializer : {"zeros", "glorot_orthogonal"}
-        What the weight of the last layer is at first.
+        Initialization of the weight of the last layer.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights; biases are 0."""
+        """Initialize the weights at random, and biases with 0."""
         for layer in self.lin_rbf, self.lin_up, *self.lins:
             reset(layer)
         if self.output_initializer == "zeros":
@@ -71,7 +71,7 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
             glorot_orthogonal(self.lin.weight)
 
     def forward(self, x: Tensor, rbf: Tensor, i: Tensor, num_nodes: int | None = None) -> Tensor:
-        """The outputs of atoms.
+        """Return the outputs of atoms.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
         rbf : tensor, shape (num_edges, num_radial)
             Radial basis.
         i : tensor of int64, shape (num_edges,)
-            The atom where each edge ends.
+            Destination atom of each edge.
         num_nodes : int, optional
             Number of atoms; one more than the largest in i if not given.
         """
@@ -91,7 +91,7 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
         return self.on_graph(x, rbf, graph)
 
     def on_graph(self, x: Tensor, rbf: Tensor, graph: Any) -> Tensor:
-        """The outputs of atoms, for a graph whose edges end where i says."""
+        """Return the outputs of atoms, for a graph whose edges have the destinations i."""
         y = self.lin_up(pt.aggregate(graph, None, product(self.lin_rbf(rbf), x)))
         for layer in self.lins:
             y = self.act(layer(y))

@@ -8,7 +8,7 @@ from ._dimenet import Activation, reset
 
 
 class ResidualLayer(torch.nn.Module):  # type: ignore[misc]
-    """Two layers beside the identity, as `torch_geometric.nn.models.dimenet.ResidualLayer`.
+    """Residual block of two layers, as `torch_geometric.nn.models.dimenet.ResidualLayer`.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class ResidualLayer(torch.nn.Module):  # type: ignore[misc]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights; biases are 0."""
+        """Initialize the weights at random, and biases with 0."""
         reset(self.lin1)
         reset(self.lin2)
 

@@ -7,16 +7,16 @@ TYPES = "nerf", "transformer"
 
 
 class SinusoidalEmbedding(nn.Module):  # type: ignore[misc]
-    """Sines and cosines of coordinates at several frequencies, side by side.
+    """Sines and cosines of coordinates at several frequencies, interleaved.
 
-    As ``neuralop.layers.embeddings.SinusoidalEmbedding``, in the precision of the coordinates.
+    Like ``neuralop.layers.embeddings.SinusoidalEmbedding``, in the precision of the coordinates.
 
     Parameters
     ----------
     in_channels : int
         Number of coordinates.
     num_frequencies : int
-        Number L of frequencies; numbered k from 0 on.
+        Number L of frequencies; their index k starts at 0.
     embedding_type : {"transformer", "nerf"}
         Whether the frequencies are ``max_positions ** (-2 k / L)`` or ``2 ** k * pi``.
     max_positions : int
@@ -50,7 +50,7 @@ class SinusoidalEmbedding(nn.Module):  # type: ignore[misc]
         return 2 * self.num_frequencies * self.in_channels
 
     def forward(self, x: Tensor) -> Tensor:
-        """The embedding, [..., out_channels], of coordinates [n, in_channels] or [b, n, ...]."""
+        """Embed coordinates [n, in_channels] or [b, n, in_channels] as [..., out_channels]."""
         if x.ndim not in (2, 3):
             raise ValueError(
                 "SinusoidalEmbedding: x: expected shape (n, in_channels) or "

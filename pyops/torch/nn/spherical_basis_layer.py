@@ -15,8 +15,8 @@ class SphericalBasisLayer(torch.nn.Module):  # type: ignore[misc]
     r"""Spherical basis of DimeNet, as `torch_geometric.nn.models.dimenet.SphericalBasisLayer`.
 
     The formula is that of `pyops.spherical_basis` times :math:`Y_l = \sqrt{(2l+1)/4\pi}\,
-    P_l(\cos\alpha)`. The zeros and norms of the Bessel functions are exact to the last digits of
-    float64; the original rounds them to float32, so in float64 it differs by some 1e-7.
+    P_l(\cos\alpha)`. The zeros and norms of the Bessel functions have full float64 precision; the
+    original rounds them to float32, so in float64 it differs by about 1e-7.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class SphericalBasisLayer(torch.nn.Module):  # type: ignore[misc]
     num_radial : int
         Number of zeros for each degree, up to 64.
     cutoff : float
-        Distance where all functions end.
+        Distance from which all functions are 0.
     envelope_exponent : int
         Exponent of the envelope, from 1 to 32.
     """
@@ -49,7 +49,7 @@ class SphericalBasisLayer(torch.nn.Module):  # type: ignore[misc]
         self.exponent = envelope_exponent
 
     def radial(self, dist: Tensor) -> Tensor:
-        """The part of every edge: all but the angles, [num_edges, num_spherical * num_radial]."""
+        """Return the radial factor of each edge, [num_edges, num_spherical * num_radial]."""
         part: Tensor = pt.spherical_basis(
             dist / self.cutoff,
             num_spherical=self.num_spherical,
@@ -59,7 +59,7 @@ class SphericalBasisLayer(torch.nn.Module):  # type: ignore[misc]
         return part
 
     def forward(self, dist: Tensor, angle: Tensor, idx_kj: Tensor) -> Tensor:
-        """The basis of triplets: their angles, and the edge whose distance each takes."""
+        """Return the basis of triplets with angles `angle` and the distances of edges `idx_kj`."""
         c = angle.cos()
         legendre = [torch.ones_like(c), c]
         for n in range(2, self.num_spherical):

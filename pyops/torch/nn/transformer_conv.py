@@ -13,7 +13,7 @@ from ._messages import Attention, Pair
 
 
 class TransformerConv(Attention):
-    r"""Dot-product attention in the place of PyTorch Geometric's ``TransformerConv``.
+    r"""Dot-product attention, a replacement for PyTorch Geometric's ``TransformerConv``.
 
     .. math::
 
@@ -24,14 +24,14 @@ class TransformerConv(Attention):
     Parameters
     ----------
     in_channels : int or (int, int)
-        Width of the features, or of those of sources and destinations; -1 to see it at first use.
+        Width of the features, or of those of sources and destinations; -1 to infer it at first use.
     out_channels : int
         Width of a head.
     heads : int
     concat : bool
-        Whether heads stand side by side; else their mean is taken.
+        Whether heads are concatenated; else averaged.
     beta : bool
-        Whether the node's own part and that of its neighbours are weighted by a learnt gate.
+        Whether a learnt gate weights the root term and the sum over neighbours.
     dropout : float
         Of the attention weights, in training.
     edge_dim : int, optional
@@ -39,9 +39,9 @@ class TransformerConv(Attention):
     bias : bool
         In the linear layers.
     root_weight : bool
-        Whether the node's own part W_1 x_i is there.
+        Whether to add the root term W_1 x_i.
     aggr : {"add", "sum", "mean", "max", "min"}, or what PyTorch Geometric has
-        Keyword only. Others than the first three are applied to messages, which are made for it.
+        Keyword only. All but the first three reduce messages that are materialized for it.
     flow : {"source_to_target", "target_to_source"}
         Keyword only.
 
@@ -53,7 +53,7 @@ class TransformerConv(Attention):
 
     _operator = "transformer_conv"
     _alpha = None
-    """As PyTorch Geometric has it after each call, for what reads its layers and these alike."""
+    """Attribute that PyTorch Geometric resets after each call, for code that reads it."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class TransformerConv(Attention):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Initialize all parameters anew."""
         super().reset_parameters()
         first = self.lin_key, self.lin_query, self.lin_value, self.lin_edge
         for linear in (*first, self.lin_skip, self.lin_beta):
@@ -97,7 +97,7 @@ class TransformerConv(Attention):
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """The new features of the destinations.
+        """Return the new features of the destinations.
 
         Parameters
         ----------
@@ -108,8 +108,8 @@ class TransformerConv(Attention):
         edge_attr : tensor, optional
             Features of the edges.
         return_attention_weights : bool, optional
-            If true or false, the result is ``(features, (edge_index, weights))``; the weights are
-            those before dropout.
+            If True or False, the result is ``(features, (edge_index, weights))``, with the weights
+            before dropout.
         """
         left, right = self._both(x)
         query = self._applied("x", self.lin_query, right)
