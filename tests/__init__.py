@@ -1,1 +1,1 @@
-"""The tests, filed by check and driven by the table of operators."""
+"""Tests, one file per property, over the table of operators."""

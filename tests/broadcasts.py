@@ -1,4 +1,4 @@
-"""Shapes that broadcast, domains of the functions, and problems made of them."""
+"""Broadcasting shapes, domains of the elementwise functions, and problems made of them."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ FUNCTIONS = {n: op for n, op in OPERATORS.items() if n not in REDUCTIONS}
 BINARY = [n for n, op in FUNCTIONS.items() if len(op.signature.inputs) == 2]
 UNARY = [n for n in FUNCTIONS if n not in BINARY]
 
-# Where a function is drawn: away from poles; signs are drawn too unless the domain is positive.
+# Intervals of random arguments, away from poles; signs are random unless the domain is positive.
 DOMAINS = {
     "power": (0.2, 3.0),
     "sqrt": (0.1, 4.0),
@@ -59,7 +59,7 @@ def draw(name, shape, seed=0):
 
 
 class Problem:
-    """Inputs, cotangents and gy of a function at shapes."""
+    """Elementwise function with inputs, cotangents and gy of given shapes."""
 
     def __init__(self, name, shapes, dtype=np.float64):
         self.name, self.op = name, OPERATORS[name]

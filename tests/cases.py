@@ -1,4 +1,4 @@
-"""The table of cases: operators x choices of their options x graphs x widths."""
+"""Table of cases: operators x choices of their options x graphs x widths."""
 
 import itertools
 import zlib
@@ -18,16 +18,16 @@ from .reference.gno_kernel import preactivations
 
 PHASES = "forward", "backward", "double_backward", "jvp"
 OPERATORS = {name: op for name, op in _operator.OPERATORS.items() if op.name == op.room}
-"""Those with a room of their own, whose declaration has shapes."""
+"""Operators with kernels of their own, whose declarations have shapes."""
 EVERY = OPERATORS | COMPOUNDS
-"""And those that are made of several of them."""
+"""The same and the compound operators."""
 SOFTMAX = {name for name in OPERATORS if name in ("gat", "gat_v2", "transformer_conv")}
 SOFTMAX |= OPERATORS.keys() & {"segment_softmax"}
-"""Those whose weights are exponentials over a row."""
+"""Operators with a softmax over the incoming edges."""
 PAIRED = [name for name, op in OPERATORS.items() if "exclude" in op.signature.options]
-"""Those whose sources and destinations are the same nodes, with pairs of edges that meet there."""
+"""Operators on pairs of consecutive edges, with the same nodes as sources and destinations."""
 ANGULAR = [name for name in PAIRED if "vectors" in OPERATORS[name].signature.inputs]
-"""Those with angles between such edges."""
+"""Operators with angles between the edges of such a pair."""
 KINKED = {"gat": gat.preactivations, "gat_v2": gat_v2.preactivations}
 WIDTHS = {
     "one": {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1}
@@ -51,7 +51,7 @@ WIDTHS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """An operator with all that its phases take: inputs, gy and a cotangent h for each input."""
+    """Operator with all arguments of its phases: inputs, gy and a cotangent h for each input."""
 
     op: Operator
     graph: Graph | None
@@ -68,11 +68,11 @@ class Problem:
 
     @property
     def seeds(self):
-        """The cotangents of the results: gy, but for compounds."""
+        """Return the cotangents of the results: gy, but for compounds."""
         return ["g" + name for name in self.op.signature.results]
 
     def names(self, phase):
-        """The arrays that a phase takes, in its order."""
+        """Return the names of the arrays that a phase takes, in its order."""
         inputs = [*self.op.signature.inputs]
         return {
             "forward": inputs,
@@ -82,14 +82,14 @@ class Problem:
         }[phase]
 
     def rows(self, name):
-        """What the rows of an array stand for: num_src, num_dst, num_edges or none of them."""
+        """Return what the rows of an array count: num_src, num_dst, num_edges, or None."""
         signature = self.op.signature
         shapes = {i.name: i.shape for i in signature.inputs.values()}
         shape = signature.output if name in ("gy", "y") else shapes.get(name) or shapes[name[1:]]
         return shape[0].text
 
     def result_rows(self, phase):
-        """What the rows of each result of a phase stand for."""
+        """Return what the rows of each result of a phase count."""
         inputs = [self.rows(name) for name in self.op.signature.inputs]
         y = [self.rows("y")]
         return {"backward": inputs, "double_backward": inputs + y}.get(phase, y)
@@ -99,17 +99,17 @@ class Problem:
         return graph + [self.arrays[name] for name in self.names(phase)]
 
     def run(self, phase, **keywords):
-        """The arrays that a phase returns, always a tuple."""
+        """Return the results of a phase, always as a tuple."""
         function = self.op if phase == "forward" else getattr(self.op, phase)
         result = function(*self.arguments(phase), **{**self.options, **keywords})
         return result if isinstance(result, tuple) else (result,)
 
     def having(self, **arrays):
-        """The same with other arrays."""
+        """Return the problem with some arrays replaced."""
         return replace(self, arrays={**self.arrays, **arrays})
 
     def map(self, function):
-        """The same with a function applied to every array."""
+        """Return the problem with a function applied to every array."""
         arrays = {name: None if a is None else function(a) for name, a in self.arrays.items()}
         return replace(self, arrays=arrays)
 
@@ -128,7 +128,7 @@ class Case:
         return "-".join([*words, self.graph, self.widths])
 
     def problem(self, graph=None, *, seed=0, **widths):
-        """Random float64 arrays for the case, on its graph or another, of its widths or others."""
+        """Return random float64 arrays for the case; its graph and widths may be replaced."""
         op = EVERY[self.op]
         rng = np.random.default_rng([seed, zlib.crc32(str(self).encode())])
         graph = graph or GRAPHS[self.graph]()
@@ -142,7 +142,7 @@ class Case:
         options = dict(self.choices)
         options |= {o.name: sizes[o.name] for o in op.signature.options.values() if o.is_size}
         for i in op.signature.indexed.values():
-            if options[i.option] == i.choice:  # any rows, and none
+            if options[i.option] == i.choice:  # any row, and -1 for none
                 rows = sizes[i.length]
                 if i.turned:
                     options[i.name] = reverses(graph)
@@ -167,20 +167,20 @@ class Case:
 
 
 def _law(rng, name):
-    """How an input is drawn: distances from near 0 to beyond the cutoff, others normal."""
+    """Return the distribution of an input: distances up to beyond the cutoff, others normal."""
     if name == "distances":
         return lambda shape: rng.uniform(0.05, 1.15, shape)
     return rng.standard_normal
 
 
 def keep_from_kinks(rng, coords, params, hidden):
-    """Draw again the coordinates that come within 1e-3 of a kink."""
+    """Redraw coordinates whose preactivations are within 1e-3 of a kink."""
     while len(near := np.flatnonzero((abs(preactivations(coords, params, hidden)) < 1e-3).any(1))):
         coords[near] = rng.standard_normal(coords[near].shape)
 
 
 def keep_scores_from_kinks(rng, problem):
-    """The same for the sources of entries, where these are few."""
+    """Redraw source features whose scores are near a kink, if there are few entries."""
     graph, x = problem.graph, problem.arrays["x_src"]
     if not 0 < graph.num_entries <= 100:
         return
@@ -194,10 +194,10 @@ def keep_scores_from_kinks(rng, problem):
 
 
 def variants(op):
-    """The choices of an operator's options, with and without each of its optional inputs.
+    """Yield the choices of an operator's options, with and without each of its optional inputs.
 
-    All, as long as they are few; of many every second one, so that pairs of options still meet,
-    and absences by turns.
+    Yields all combinations while they are few; of many, every second one, so that all pairs of
+    options still occur, with absent inputs in rotation.
     """
     signature = op.signature
     options = [o for o in signature.options.values() if o.choices]
@@ -221,7 +221,7 @@ def variants(op):
 
 
 def representative(name):
-    """The last variant whose optional inputs are all there, for checks that need no other."""
+    """Return the last variant with all optional inputs, for checks that need no other."""
     return [case for case in variants(EVERY[name]) if not case.absent][-1]
 
 
@@ -230,7 +230,7 @@ EVERY_VARIANT = VARIANTS + [case for op in COMPOUNDS.values() for case in varian
 
 
 def _cases():
-    """Every variant on two graphs; on each of the others every fourth, by turns."""
+    """Yield every variant on two graphs, and on each of the others every fourth, in rotation."""
     for op in OPERATORS.values():
         for turn, graph in enumerate(GRAPHS):
             every = [*variants(op)]
@@ -238,7 +238,7 @@ def _cases():
                 continue
             if op.name in ANGULAR and graph == "hubs":  # too many pairs to list
                 continue
-            if op.name in ANGULAR and graph == "one self loop":  # of a pair with itself by chance
+            if op.name in ANGULAR and graph == "one self loop":  # the edge would pair with itself
                 every = [case for case in variants(op) if "node" in dict(case.choices).values()]
             whole = graph in ("random", "shared edges")
             for number, case in enumerate(every):
@@ -246,7 +246,7 @@ def _cases():
                     yield replace(case, graph=graph)
                     if graph in ("long rows", "many rows"):
                         yield replace(case, graph=graph, widths="odd")
-                    if graph == "hubs":  # more entries than wait for each other when this wide
+                    if graph == "hubs":  # more entries than are processed at once at this width
                         yield replace(case, graph=graph, widths="wide")
                     if graph == "random":
                         yield replace(case, widths="one")

@@ -1,13 +1,13 @@
-"""Comparisons of tuples of arrays, None among them."""
+"""Comparisons of tuples of arrays and None."""
 
 import numpy as np
 
 
 def assert_close(got, expected, tolerance, others=()):
-    """Equal to a tolerance relative to the largest magnitude of each array.
+    """Assert equality to a tolerance relative to the largest magnitude of each array.
 
-    What terms of the size of the others cancel to, as the gradient of a softmax by a shift, is
-    compared with those, or with `others`.
+    Results of cancellation, as the gradient of a softmax with respect to a shift, are compared with
+    the magnitudes of the other results, or of `others`.
     """
     sizes = [np.abs(b).max(initial=0) for b in (*expected, *others) if b is not None]
     largest = max(sizes, default=0)
@@ -21,7 +21,7 @@ def assert_close(got, expected, tolerance, others=()):
 
 
 def assert_same(got, expected):
-    """Equal in every bit."""
+    """Assert bitwise equality."""
     for number, (a, b) in enumerate(zip(got, expected, strict=True)):
         assert (a is None) == (b is None), f"result {number}"
         if a is not None:
@@ -30,7 +30,7 @@ def assert_same(got, expected):
 
 
 def inner(a, b):
-    """The inner product of two tuples of arrays."""
+    """Return the inner product of two tuples of arrays."""
     pairs = zip(a, b, strict=True)
     return sum(np.vdot(x, y) for x, y in pairs if x is not None and y is not None)
 

@@ -1,4 +1,4 @@
-"""The Fortran face compiled from its sources, by any compiler, against the library as installed."""
+"""Builds of the Fortran API from source by any compiler, against the library as installed."""
 
 import importlib
 import os
@@ -21,7 +21,7 @@ COMPILERS = {
     "flang-22": "-g -O1",
 }
 
-# The tables of the tests are also read by fypp, which knows no packages.
+# fypp, which knows no packages, also reads the tables of the tests.
 sys.modules["_functions"] = _functions
 sys.path[:0] = [str(FORTRAN), str(ROOT / "tests" / "fortran")]
 cases = importlib.import_module("cases")
@@ -29,13 +29,13 @@ del sys.path[:2]
 
 
 def words(file, name):
-    """The words of a list in a build file."""
+    """Return the words of a list in a build file."""
     listed = re.search(rf"^{name} = \[(.*?)\]", (ROOT / file).read_text(), re.DOTALL | re.MULTILINE)
     return re.findall(r"'(\w+)'", listed[1])
 
 
 def uses(text):
-    """The modules of ours that a source uses."""
+    """Return the modules of this library that a source uses."""
     return re.findall(r"^ *use (pyops_\w+)", text, re.MULTILINE)
 
 
@@ -48,7 +48,7 @@ def command(*arguments, **options):
 
 
 class Sources:
-    """The sources of the nodes, generated in a folder."""
+    """Generated sources of the nodes in a folder."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -65,7 +65,7 @@ class Sources:
             self.expand(FORTRAN / "nodes" / f"{name}.fypp", folder / f"{name}.f90", KERNELS=kernels)
 
     def whole(self):
-        """All sources of the library, each after those it uses."""
+        """Return all sources of the library in order of dependency."""
         folder = self.folder / "whole"
         folder.mkdir()
         free = words("fortran/meson.build", "kind_free")
@@ -83,7 +83,7 @@ class Sources:
         yield from (self.folder / f"{name}.f90" for name in self.names)
 
     def expand_kernel(self, name, kind, folder):
-        """The source of a kernel for a kind, in a folder."""
+        """Generate the source of a kernel for a real kind in a folder."""
         free = ",".join(words("fortran/meson.build", "kind_free"))
         before = sys.executable, FORTRAN / "expand.py", kind, free
         self.expand(KERNELS[name], folder / f"{name}_{kind}.f90", before, VECTOR=16)
@@ -103,7 +103,7 @@ class Sources:
 
 
 class Build:
-    """The nodes as one compiler makes them."""
+    """Build of the nodes by one compiler."""
 
     flags: tuple[str, ...] = ()
 
@@ -114,11 +114,11 @@ class Build:
         self.library = self.libraries()
 
     def listed(self):
-        """The sources that it compiles."""
+        """Return the sources to compile."""
         return [self.sources.folder / f"{name}.f90" for name in self.sources.names]
 
     def libraries(self):
-        """What programs are linked with: the library as installed."""
+        """Return what programs link: the library as installed."""
         library = Path(pyops.__main__.library())
         return [library, f"-Wl,-rpath,{library.parent}"]
 
@@ -130,7 +130,7 @@ class Build:
         return target
 
     def link(self, *sources, flags=()):
-        """A program of some sources compiled with more flags, named after the last."""
+        """Link a program of some sources with additional flags, named after the last source."""
         objects = [self.compile(source, flags) for source in sources]
         program = self.folder / sources[-1].stem
         command(
@@ -139,14 +139,14 @@ class Build:
         return program
 
     def run(self, *sources, flags=()):
-        """Make a program and run it in the folder of the build."""
-        # Without memory for absurd sizes allocations fail, as they do without a sanitizer.
+        """Build a program and run it in the folder of the build."""
+        # Without memory for absurd sizes, allocations fail as they do without a sanitizer.
         env = os.environ | {"ASAN_OPTIONS": "allocator_may_return_null=1"}
         return command(self.link(*sources, flags=flags), cwd=self.folder, env=env)
 
 
 class Whole(Build):
-    """Nodes and kernels by one compiler."""
+    """Build of nodes and kernels by one compiler."""
 
     flags = ("-O2", "-fopenmp")
 
@@ -154,7 +154,7 @@ class Whole(Build):
         return [*self.sources.whole()]
 
     def libraries(self):
-        """What is not Fortran."""
+        """Return the objects that are not Fortran."""
         targets = []
         for source in sorted((FORTRAN / "kernels").glob("*.c")):
             targets.append(self.folder / f"{source.stem}_c.o")
@@ -163,7 +163,7 @@ class Whole(Build):
 
 
 class Installed(Build):
-    """No sources: the modules and the library as `python -m pyops --flags` names them."""
+    """Build without sources: modules and library as reported by `python -m pyops --flags`."""
 
     flags = ("-g", "-O1", "-fcheck=all", *pyops.__main__.flags())
 

@@ -1,4 +1,4 @@
-"""Derivatives of analytic functions, exact to rounding: Im f(x + i step) / step."""
+"""Derivatives of analytic functions by complex step, exact to rounding: Im f(x + i step) / step."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ STEP = 1e-30
 
 
 def derivative(function, arrays, directions):
-    """The derivatives of the arrays that a function returns, along directions; None is zero."""
+    """Return the derivatives of the returned arrays along directions; None is zero."""
     moved = [
         a if a is None or d is None else a + 1j * STEP * d
         for a, d in zip(arrays, directions, strict=True)
@@ -15,7 +15,7 @@ def derivative(function, arrays, directions):
 
 
 def gradient(function, array):
-    """The gradient of a function with one value by an array, element by element."""
+    """Return the gradient of a scalar function with respect to an array, element by element."""
     result = np.zeros(array.shape)
     moved = array.astype(complex)
     for index in np.ndindex(array.shape):

@@ -7,15 +7,15 @@ import pytest
 import pyops
 import pyops.__main__
 
-# Two devices of JAX, which reads this when it first makes an array.
+# Two devices of JAX, which reads this when it creates its first array.
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
 )
 
-with suppress(ImportError):  # tests/cuda has to run where there is but pytest
+with suppress(ImportError):  # tests/cuda has to run in an environment with pytest alone
     from threadpoolctl import threadpool_limits
 
-    # The references multiply small matrices; the threads of BLAS would only get in the way.
+    # The references multiply small matrices, for which threads of BLAS do not pay.
     threadpool_limits(1, user_api="blas")
 
 

@@ -1,4 +1,4 @@
-"""The device libraries that were built, and operators that compute through their kernels."""
+"""Device libraries that were built, and operators that compute by their kernels."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ TYPES = {"long": ctypes.c_int64, "int": ctypes.c_int32, "float": ctypes.c_double
 
 
 class Memory(NamedTuple):
-    """That of the device on which a library computes, the host's if its runtime has no other."""
+    """Memory functions of the device of a library; of the host if its runtime has no device."""
 
     make: Callable
     free: Callable
     give: Callable
-    """Copies to an address there from one here, so many bytes."""
+    """Copies bytes from a host address to a device address."""
     take: Callable
 
 
 def memory(flavour):
-    """The memory for a library; none for one that computes on the host alone."""
+    """Return the memory functions of a library, None if it computes on the host."""
     library = BUILT[flavour]
     if flavour == "acc":
         library.acc_malloc.restype = ctypes.c_void_p
@@ -81,7 +81,7 @@ def memory(flavour):
 
 @contextmanager
 def there(on, array):
-    """The address of an array, in the memory of a device if there is one; copied back from it."""
+    """Yield the address of an array in device memory, if there is any, and copy it back."""
     here = ctypes.c_void_p(array.ctypes.data)
     if on is None:
         yield here
@@ -99,7 +99,7 @@ def there(on, array):
 
 
 class Kernel:
-    """Called like the wrapper of f2py that it stands for, with copies of arrays on the device."""
+    """Stand-in for an f2py wrapper that runs a device kernel on copies of the arrays."""
 
     def __init__(self, wrapper, function, order, memory):
         self.__doc__ = wrapper.__doc__
@@ -124,40 +124,40 @@ class Kernel:
         return status.value
 
     def address(self, name, given):
-        """Of an array among the arguments given."""
+        """Return the address of one of the given arguments."""
         assert given[name].flags.f_contiguous
         return there(None if name == "layout" else self.memory, given[name])
 
 
 @cache
 def header():
-    """pyops.h as installed."""
+    """Return pyops.h as installed."""
     return _file("include", "pyops.h").read_text()
 
 
 @cache
 def prototypes():
-    """The arguments of the kernels in their order, as the header for C has them."""
+    """Return the argument names of each kernel in order, from the C header."""
     found = re.findall(r"^void (pyops_\w+_r[48])\((.*?)\);", header(), re.DOTALL | re.MULTILINE)
     return {name: re.findall(r"(\w+)(?:\[[^,]*)?(?:,|$)", arguments) for name, arguments in found}
 
 
 def symbol(wrapper):
-    """The name in C of the procedure behind a wrapper of f2py."""
+    """Return the C name of the procedure behind an f2py wrapper."""
     kind = "r4" if "array('f')" in wrapper.__doc__ else "r8"
     return f"pyops_{wrapper.__doc__.partition('(')[0].split()[-1]}_{kind}"
 
 
 @contextmanager
 def through(flavour, op):
-    """The operator computes with the kernels of a library."""
+    """Run the operator with the kernels of a library."""
     on = memory(flavour)
 
     def stand_in(wrapper):
         name = symbol(wrapper)
         return Kernel(wrapper, getattr(BUILT[flavour], name, None), prototypes()[name], on)
 
-    unread, op.signature.unread = op.signature.unread, {}  # these kernels read all
+    unread, op.signature.unread = op.signature.unread, {}  # device kernels read every input
     threads = 4 if flavour == "threads" else 1
     try:
         with replaced(op, stand_in), THREADS.limit(limits=threads, user_api="openmp"):
@@ -167,14 +167,14 @@ def through(flavour, op):
 
 
 def run_both(flavour, op, run):
-    """What `run` returns with the kernels of the CPU, and with those of the library."""
+    """Return what `run` returns with the CPU kernels, and with those of the library."""
     expected = run()
     with through(flavour, op):
         return run(), expected
 
 
 def assert_agree(got, expected, dtype):
-    """Equal to rounding, beside the largest of all results."""
+    """Assert equality to rounding, relative to the largest of all results."""
     tolerance = 2e-4 if dtype == np.float32 else 1e-11
     largest = max((np.abs(b).max(initial=0) for b in expected if b is not None), default=0)
     for number, (a, b) in enumerate(zip(got, expected, strict=True)):

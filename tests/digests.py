@@ -1,7 +1,7 @@
 """Digests of the results of every operator, to compare builds bit for bit: `./run digests FILE`.
 
-The first call writes the file, later ones compare with it. Results depend on the processor and on
-its mathematical library, so a file is for one machine.
+The first call writes the file, later calls compare with it. Results depend on the processor and its
+mathematical library, so a file is valid on one machine only.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from .levels import TUNABLES, loaded, searched
 
 
 def problems(dtype):
-    """Names and results, phase by phase: the table of cases, and elementwise over its shapes."""
+    """Yield names and results by phase, of the table of cases and of elementwise functions."""
     for case in dict.fromkeys([*CASES, *EVERY_VARIANT]):
         problem = case.problem().map(lambda a: a.astype(dtype))
         yield str(case), [problem.run(phase) for phase in PHASES]
@@ -38,7 +38,7 @@ def problems(dtype):
 
 
 def digests():
-    """A digest of all results of a problem in a precision, by its name."""
+    """Return a digest of all results of each problem in a precision, by name."""
     found = {}
     for dtype in np.float32, np.float64:
         for name, phases in problems(dtype):
@@ -50,7 +50,7 @@ def digests():
 
 
 def every_level():
-    """The digests of each copy of the library that this processor can run."""
+    """Return the digests of each variant of the library that this processor can run."""
     found = {}
     for level in searched() or [""]:
         environment = os.environ | {"GLIBC_TUNABLES": TUNABLES.get(level, "")}

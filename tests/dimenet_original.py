@@ -1,4 +1,4 @@
-"""The DimeNet++ of PyTorch Geometric, with what it takes from packages without wheels replaced."""
+"""DimeNet++ of PyTorch Geometric, with replacements for packages without wheels."""
 
 import functools
 import itertools
@@ -12,11 +12,11 @@ from scipy.special import spherical_jn
 from torch_geometric.nn.models import dimenet, dimenet_utils
 
 ROUNDED = functools.cache(dimenet_utils.bessel_basis)
-"""As released: the zeros are rounded to float32."""
+"""Basis functions of the original as released: the zeros are rounded to float32."""
 
 
 def zeros(degrees, count):
-    """Zeros of the spherical Bessel functions in float64: those of one lie between the next's."""
+    """Return float64 zeros of spherical Bessel functions; those of adjacent degrees interlace."""
     rows, between = [], np.pi * np.arange(1, degrees + count)
     for degree in range(degrees):
         if degree:
@@ -29,7 +29,7 @@ def zeros(degrees, count):
 
 @functools.cache
 def exact(degrees, count):
-    """The same formula in float64, written out by a faster rule."""
+    """Return the same formula in float64, by a faster recurrence."""
     with (
         mock.patch.object(dimenet_utils, "Jn_zeros", zeros),
         mock.patch.object(dimenet_utils.sym, "simplify", dimenet_utils.sym.expand),
@@ -48,7 +48,7 @@ def edges_within(pos, r, batch=None, max_num_neighbors=32):
 
 
 def triplets(edge_index, num_nodes):
-    """Two edges, of which one ends where the other begins, but for those that come back."""
+    """Return the pairs of consecutive edges, excluding each edge and its reverse."""
     j, i = edge_index
     order = torch.argsort(i, stable=True)
     counts = torch.bincount(i, minlength=num_nodes)
@@ -64,7 +64,7 @@ def triplets(edge_index, num_nodes):
 
 @contextmanager
 def substituted(edges=edges_within, lists=triplets, basis=exact):
-    """While this holds, the original finds neighbours and triplets in this way."""
+    """Substitute the search for neighbours and triplets of the original."""
     with (
         mock.patch.object(dimenet, "radius_graph", edges),
         mock.patch.object(dimenet, "triplets", lists),

@@ -1,4 +1,4 @@
-"""Small cases for the doors to frameworks: a graph, arrays and options."""
+"""Small cases for the front ends of frameworks: a graph, arrays and options."""
 
 import numpy as np
 
@@ -12,11 +12,11 @@ EVERY = OPERATORS | COMPOUNDS
 
 FEW = ["gno_conv", "kernel_conv", "gat", "aggregate", "ono_encode", "elem_scale"]
 FEW += ["tanh", "power", "sum", "max"]
-"""Operators with and without a graph, options, absent inputs, broadcasting."""
+"""Operators with and without a graph, options, absent inputs and broadcasting."""
 
 
 def arguments(name, seed=0):
-    """A graph or None, the arrays and the options of a case."""
+    """Return a graph or None, the arrays and the options of a case."""
     op = EVERY[name]
     if name in ROOMS:
         problem = representative(name).problem(seed=seed)

@@ -1,4 +1,4 @@
-"""Where faults are seeded, by family, and which tests can see them."""
+"""Locations of seeded faults, by family, and the tests that can detect them."""
 
 import re
 from fnmatch import fnmatch
@@ -13,14 +13,14 @@ KERNELS = {
     for listed in re.findall(r"^words = \[(.*?)\]", (folder / "meson.build").read_text(), re.DOTALL)
     for name in re.findall(r"'(\w+)'", listed)
 }
-"""The sources of the kernels, as the build files of their folders list them."""
+"""Sources of the kernels, as listed in the build files of their folders."""
 OPERATORS = sorted(name for name in KERNELS if (ROOT / "pyops" / "ops" / f"{name}.py").exists())
 FAMILIES = {path.parent.name: f"{path.parent.name}/*" for path in KERNELS.values()}
 FAMILIES |= {"macros": "*", "nodes": "nodes/*"}
-"""Families of templates beneath fortran/, from which faults are drawn in equal shares."""
+"""Families of templates under fortran/, from which equal numbers of faults are drawn."""
 NOT_SEEDED = {"both_kinds"}
 NOT_SEEDED |= {f"runtime/{name}" for name in ("machine", "prefetch", "process", "tuning")}
-"""Prefetches, names and sizes change no result, nor do the number of threads and forks."""
+"""Modules whose faults change no result: prefetches, names, sizes, thread counts and forks."""
 BLIND = {
     "test_blocks_of_libraries test_compat* test_jax test_onnx test_torch*": (
         "front ends, which call the kernels that tests of the operators call"
@@ -35,7 +35,7 @@ BLIND = {
     "test_blocks test_graph_refusals test_operators test_radius_graph test_reference test_refusals "
     "test_testing": ("Python alone, and the references"),
 }
-"""Tests that cannot see what a kernel computes, or see no more of it than others do."""
+"""Tests that do not depend on the results of kernels, or check no more of them than others do."""
 ABOUT = {
     "test_activations": "gno_kernel",
     "test_attention": "gat gat_v2 segment_softmax transformer_conv",
@@ -46,25 +46,25 @@ ABOUT = {
     "test_orthonormal": "elem_scale lno_decode lno_encode ono_decode ono_encode orthonormalize",
     "test_reductions": "elementwise",
 }
-"""The operators that some tests are about; others have all, or are named after what they run."""
+"""Operators of specific tests; other tests have all, or are parametrized by operator."""
 OF_KERNELS = "test_derivatives", "test_forward"
-"""Tests that find most faults of kernels, before all others."""
+"""Tests that detect most faults of kernels, which run first."""
 OF_NODES = (
     ["tests/test_fortran.py", "-k", "users"],
     ["tests/test_partials.py"],
     ["tests/test_fortran.py", "-k", "gfortran"],
 )
-"""Tests that run nodes, the cheap ones first. The last compile them with sanitizers."""
+"""Tests that run nodes, cheapest first. The last compile them with sanitizers."""
 
 
 def paths(family: str) -> list[Path]:
-    """The templates of a family."""
+    """Return the templates of a family."""
     found = (path for word in FAMILIES[family].split() for path in FORTRAN.glob(f"{word}.fypp"))
     return sorted(path for path in found if name_of(path) not in NOT_SEEDED)
 
 
 def name_of(path: Path) -> str:
-    """A template beneath fortran/, without its ending."""
+    """Return the path of a template under fortran/ without its suffix."""
     return path.relative_to(FORTRAN).with_suffix("").as_posix()
 
 
@@ -74,7 +74,7 @@ def _text(path: Path) -> str:
 
 
 def parts(template: Path) -> set[Path]:
-    """A template and those that it includes."""
+    """Return a template and the templates that it includes."""
     found = {template}
     for name in re.findall(r'^#:include "([\w/]+\.fypp)"', _text(template), re.MULTILINE):
         folders = template.parent, FORTRAN, FORTRAN / "nodes"
@@ -84,7 +84,7 @@ def parts(template: Path) -> set[Path]:
 
 @cache
 def _reached() -> dict[str, set[str]]:
-    """The kernels whose code runs for each operator, by the modules that they use."""
+    """Return the kernels that each operator runs, by the modules that they use."""
     uses = re.compile(r"^ *use pyops_(\w+?)(?:_r8)?,", re.MULTILINE)
     used = {
         name: {name, *uses.findall(_text(path))} & KERNELS.keys() for name, path in KERNELS.items()
@@ -97,13 +97,13 @@ def _reached() -> dict[str, set[str]]:
 
 
 def operators(changed: Path) -> set[str]:
-    """The operators whose kernels have the code of a template; none where any may see it."""
+    """Return the operators whose kernels use a template; none if any operator may."""
     kernels = {name for name, path in KERNELS.items() if changed in parts(path)}
     return {name for name in OPERATORS if _reached()[name] & kernels}
 
 
 def tests(changed: Path) -> list[list[str]]:
-    """The tests that can see a fault in a template, as arguments of pytest: first the sharpest."""
+    """Return the tests that can detect a fault in a template as pytest arguments, best first."""
     folder = ROOT / "tests"
     if changed.parent.name == "nodes":
         return [*OF_NODES]

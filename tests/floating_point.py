@@ -1,7 +1,7 @@
-"""The floating-point exceptions that kernels raise: `python -m tests.floating_point` lists them.
+"""Floating-point exceptions that kernels raise: `python -m tests.floating_point` lists them.
 
-Flags belong to threads, so kernels run on the calling one, and each call is looked at by itself.
-With scratch.c preloaded, memory and stack are full of signalling NaN before each call.
+Flags are per thread, so kernels run on the calling one, and each call is checked separately. If
+scratch.c is preloaded, memory and stack are filled with signalling NaN before each call.
 """
 
 import ctypes
@@ -22,13 +22,13 @@ FLAGS = {
     "x86_64": {1: "invalid", 4: "divide by zero", 8: "overflow"},
     "aarch64": {1: "invalid", 2: "divide by zero", 4: "overflow"},
 }.get(platform.machine(), {})
-"""Bits of <fenv.h>; none where they are not known."""
+"""Bits of <fenv.h>; empty if unknown."""
 LIBM = ctypes.CDLL("libm.so.6") if FLAGS else None
 FILL_STACK = getattr(ctypes.CDLL(None), "fill_stack", lambda: None)
 
 
 class Kernel:
-    """Stands for a compiled procedure and keeps the exceptions that its calls raise."""
+    """Wrapper of a compiled procedure that records the exceptions of its calls."""
 
     def __init__(self, kernel, raised):
         self.__doc__, self.kernel, self.raised = kernel.__doc__, kernel, raised
@@ -43,7 +43,7 @@ class Kernel:
 
 
 def problems():
-    """Every case, and every variant and function with zeros and with large numbers, by name."""
+    """Yield every case, variant and function, also with zeros and with large values, by name."""
     hard = {"zeros": np.zeros_like}
     for name, factor in {"large": 100, "huge": 1e8, "tiny": 1e-25}.items():
         hard[name] = lambda a, factor=factor: np.asarray(factor * a)
@@ -62,7 +62,7 @@ def problems():
 
 
 def calls(problem):
-    """What to run of a problem, by name."""
+    """Yield the calls of a problem, by name."""
     signature = problem.op.signature
     runs = {phase: (phase, {}) for phase in PHASES}
     if signature.attention:
@@ -82,7 +82,7 @@ def finite(results):
 
 
 def main():
-    """Prints a line for each call with finite results that raises one, and how many calls."""
+    """Print each call with finite results that raises an exception, and the number of calls."""
     pyops.set_num_threads(1)
     count = wrong = 0
     for (name, problem), dtype in itertools.product(problems(), (np.float32, np.float64)):

@@ -1,4 +1,4 @@
-"""The graphs that every operator meets."""
+"""Graphs on which every operator is tested."""
 
 import numpy as np
 
@@ -6,14 +6,14 @@ from pyops import Graph
 
 
 def drawn(num_src, num_dst, num_entries, seed=0):
-    """A random multigraph in no order."""
+    """Return a random multigraph with unordered edges."""
     rng = np.random.default_rng(seed)
     src, dst = (rng.integers(0, nodes, num_entries) for nodes in (num_src, num_dst))
     return Graph(src, dst, num_src, num_dst)
 
 
 def shared(src, dst, ids, num_src, num_dst, num_edges):
-    """The graph whose entries have the edge ids given, which may repeat."""
+    """Return a graph whose entries have the given edge ids, which may repeat."""
     order = np.argsort(dst, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(dst, minlength=num_dst))])
     return Graph.from_csc(
@@ -22,7 +22,7 @@ def shared(src, dst, ids, num_src, num_dst, num_edges):
 
 
 def undirected(ends, nodes, num_edges=None):
-    """Both directions of each edge (a, b), which share a row of the edge arrays."""
+    """Return both directions of each edge (a, b), which share a row of the edge arrays."""
     a, b = np.transpose(ends)
     ids = np.arange(len(ends))
     both = np.concatenate
@@ -30,7 +30,7 @@ def undirected(ends, nodes, num_edges=None):
 
 
 def reverses(graph):
-    """The edge that runs the other way for each, as far as there are any; each is taken once."""
+    """Return the reverse edge of each edge, if there is one; each is used once."""
     entries = [[] for _ in range(graph.num_edges)]
     for id, src, dst in zip(graph.edge_ids, graph.src, graph.dst, strict=True):
         entries[id].append((int(src), int(dst)))
@@ -50,7 +50,7 @@ def reverses(graph):
 
 
 def long_rows():
-    """Rows and columns longer than the pieces that kernels take: 64 entries at once."""
+    """Return a graph with rows and columns longer than the kernels' blocks of 64 entries."""
     rng = np.random.default_rng(1)
     ends = np.repeat([0, 1, 2, 3, 4], [150, 64, 65, 1, 63])
     others = rng.integers(0, 11, len(ends))
@@ -60,7 +60,7 @@ def long_rows():
 
 
 def hubs():
-    """A row and a column of more entries than the kernels sum in one piece, 1024."""
+    """Return a graph with a row and a column above the kernels' segment length of 1024 entries."""
     rng = np.random.default_rng(2)
     src, dst = rng.integers(0, 6, (2, 18_500))
     dst[:9000], src[9000:18_000] = 1, 4

@@ -1,4 +1,4 @@
-"""What an installed wheel must satisfy, checked by the interpreter it is installed for."""
+"""Checks of an installed wheel, run by the interpreter it is installed for."""
 
 import importlib.metadata
 import re
@@ -17,7 +17,7 @@ assert str(package / "lib" / "libgomp.so.1") in libraries, f"libgomp was renamed
 
 best = package / "lib"
 if (best / "glibc-hwcaps").is_dir():
-    # The loader lists the instruction sets of this machine, the best first.
+    # The loader lists the instruction sets of this machine, best first.
     loader = ["/lib64/ld-linux-x86-64.so.2", "--help"]
     listing = subprocess.run(loader, capture_output=True, text=True, check=True).stdout
     levels = re.findall(r"(x86-64-v\d) \(supported, searched\)", listing)

@@ -12,7 +12,7 @@ jax.config.update("jax_enable_x64", True)
 
 
 class Example:
-    """An operator on JAX arrays."""
+    """Operator on JAX arrays, with a small case."""
 
     def __init__(self, name, seed=0):
         self.name, self.op, self.door = name, EVERY[name], getattr(pj, name)
@@ -21,7 +21,7 @@ class Example:
         self.primals = tuple(jnp.asarray(self.arrays[i]) for i in self.places)
 
     def spread(self, given):
-        """One array or None for each input."""
+        """Return one array or None for each input."""
         every = [None] * len(self.arrays)
         for place, array in zip(self.places, given, strict=True):
             every[place] = array
@@ -38,7 +38,7 @@ class Example:
         return getattr(self.op, phase)(*graph, *self.arrays, *spread, **options)
 
     def expected(self):
-        """The results, a cotangent of each, and the gradients of the inputs, from NumPy."""
+        """Return the results, a cotangent of each, and the gradients of the inputs, by NumPy."""
         y = self.numpy("__call__")
         rng = np.random.default_rng(1)
         gy = jax.tree.map(lambda a: rng.standard_normal(a.shape), y)
@@ -46,7 +46,7 @@ class Example:
         return y, gy, tuple(g for g in gradients if g is not None)
 
     def moved(self):
-        """A tangent of each input, and that of the results, from NumPy."""
+        """Return a tangent of each input, and that of the results, by NumPy."""
         rng = np.random.default_rng(2)
         tangents = tuple(jnp.asarray(rng.standard_normal(p.shape)) for p in self.primals)
         return tangents, self.numpy("jvp", self.spread(map(np.asarray, tangents)))

@@ -4,14 +4,14 @@ from contextlib import contextmanager
 
 
 def phases_of(op):
-    """All phases of an operator, special ones included."""
+    """Return all phases of an operator, special ones included."""
     special = filter(None, (op._by_sample, op._attention))
     return [*op._phases.values(), *op._keeping.values(), *special]
 
 
 @contextmanager
 def replaced(op, stand_in):
-    """Runs the operator with `stand_in(kernel)` in the place of each kernel."""
+    """Run the operator with `stand_in(kernel)` in place of each kernel."""
     before = [(phase, phase._variants, phase._plans) for phase in phases_of(op)]
     for phase, kernels, _ in before:
         phase._variants = {variant: stand_in(kernel) for variant, kernel in kernels.items()}

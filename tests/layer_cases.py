@@ -1,16 +1,16 @@
-"""Every layer and function of `pyops.torch.nn` with inputs of two sizes, for what records calls."""
+"""Every layer and function of `pyops.torch.nn` with inputs of two sizes, to test tracing."""
 
 import torch
 
 from pyops.torch import nn
 
 LARGER = 7, 8, 30
-"""Atoms or sources, destinations, edges; and fewer of each, of destinations the fewest."""
+"""Numbers of sources, destinations and edges; the second set is smaller in each."""
 SMALLER = 6, 5, 12
 
 
 def edges(sizes, shift=0):
-    """Edges of which some are self loops."""
+    """Return edges, some of which are self loops."""
     num_src, num_dst, count = sizes
     places = torch.arange(count)
     return torch.stack([(places * 3 + shift) % num_src, (places * places + places) % num_dst])
@@ -26,7 +26,7 @@ def nodes(sizes, width=4):
 
 
 def on_nodes(sizes):
-    """Features of nodes and edges between them."""
+    """Return features of nodes and edges between them."""
     return nodes(sizes), edges((sizes[0], sizes[0], sizes[2]))
 
 
@@ -39,14 +39,14 @@ def on_both(sizes):
 
 
 def by_offsets(sizes):
-    """Edges by destination, as offsets and sources."""
+    """Return the CSC pair: offsets and sources."""
     splits = torch.arange(sizes[1] + 1) * 2
     x, index = on_both(sizes)
     return x, (splits, index[0, : int(splits[-1])])
 
 
 def groups(sizes, width):
-    """Rows and their groups, of which some have none."""
+    """Return rows and their groups, some of which are empty."""
     return draw(sizes[2], width), edges(sizes)[1] // 2 * 2
 
 
@@ -56,7 +56,7 @@ def offsets(sizes, width):
 
 
 def in_rows(sizes):
-    """Points, and neighbours of as many others in compressed rows."""
+    """Return points, and neighbours for a set of queries in CSR form."""
     index = edges(sizes)[0]
     splits = torch.arange(sizes[1] + 1) * 2
     return draw(sizes[0], 2), index[: int(splits[-1])], splits, draw(sizes[1], 2), draw(sizes[0], 4)
@@ -70,7 +70,7 @@ def molecule(sizes):
 
 
 def triplets(sizes):
-    """Messages and bases of edges, and pairs of these."""
+    """Return messages and bases of edges, and pairs of edges."""
     pairs = edges((sizes[2], sizes[2], 2 * sizes[2]))
     return draw(sizes[2], 8), draw(sizes[2], 3), draw(2 * sizes[2], 6), pairs[0], pairs[1]
 
@@ -82,7 +82,7 @@ def network(inputs, outputs):
 
 
 class Call(torch.nn.Module):
-    """A layer, or a function, with a call of it."""
+    """Layer or function with the arguments of a call."""
 
     def __init__(self, layer, run):
         super().__init__()
@@ -203,7 +203,7 @@ CASES = {
 
 
 def case(name):
-    """A module and its inputs of both sizes."""
+    """Return a module and its inputs of both sizes."""
     make, given = CASES[name]
     torch.manual_seed(1)
     return make().double(), given(LARGER), given(SMALLER)

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def strided(array):
-    """Every second element of every axis of a larger array."""
+    """Return the array as every second element, along every axis, of a larger array."""
     fill = np.nan if array.dtype.kind == "f" else -1
     larger = np.full([2 * length + 1 for length in array.shape], fill, array.dtype)
     view = larger[tuple(slice(1, None, 2) for _ in array.shape)]
@@ -20,7 +20,7 @@ def reversed_(array):
 
 
 def unaligned(array):
-    """Where there is nothing, NumPy calls any address aligned."""
+    """Return the array at an unaligned address; NumPy calls empty arrays always aligned."""
     offset = 1 if array.size else 0
     buffer = np.empty(array.nbytes + 1, np.uint8)
     view = np.frombuffer(buffer, array.dtype, array.size, offset).reshape(array.shape)

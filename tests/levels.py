@@ -1,11 +1,11 @@
-"""The tests with each copy of libpyops that this processor can run: `./run test-levels`."""
+"""Runs the tests with each variant of libpyops that this processor can run: `./run test-levels`."""
 
 import os
 import re
 import subprocess
 import sys
 
-# What the loader must not see of the processor to take a copy that is not the best.
+# CPU features to hide from the loader so that it selects a lower variant.
 TUNABLES = {
     "x86-64-v4": "",
     "x86-64-v3": "glibc.cpu.hwcaps=-AVX512F",
@@ -15,7 +15,7 @@ LIBRARY = "from pyops.__main__ import library; print(library())"
 
 
 def searched():
-    """The levels that the loader knows for this processor, the best first; none but on x86-64."""
+    """Return the levels that the loader knows for this processor, best first; x86-64 only."""
     loader = "/lib64/ld-linux-x86-64.so.2"
     if not os.path.exists(loader):
         return []
@@ -24,7 +24,7 @@ def searched():
 
 
 def loaded(environment):
-    """The level of the copy that is taken, and its path."""
+    """Return the level and the path of the loaded variant."""
     command = sys.executable, "-c", LIBRARY
     path = subprocess.check_output(command, env=environment, text=True).splitlines()[-1]
     folder = re.search(r"/glibc-hwcaps/([^/]+)/", path)
@@ -32,7 +32,7 @@ def loaded(environment):
 
 
 def main():
-    """The best level comes last; --below leaves it out, as other runs of the tests take it."""
+    """Run all levels, best last; --below omits the best, which other test runs use."""
     failed = 0
     below = "--below" in sys.argv
     command = sys.executable, "-m", "pytest", *(a for a in sys.argv[1:] if a != "--below")

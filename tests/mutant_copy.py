@@ -1,4 +1,4 @@
-"""A copy of the tree in which faults are tried out, one at a time."""
+"""Copy of the source tree in which faults are tried out one at a time."""
 
 import os
 import re
@@ -21,15 +21,15 @@ from .mutations import Mutant
 DOES_NOT_COMPILE, SAME_CODE, UNDECIDED = "does not compile", "same code", "undecided"
 NOT_COUNTED = DOES_NOT_COMPILE, SAME_CODE, UNDECIDED
 MOST_MEMORY = 8 * 2**30
-MOST_SECONDS = 3600  # of a clock, after which nothing is known
-# An allocator that notices writes past the end, and fills what it hands out.
+MOST_SECONDS = 3600  # wall time, after which the result is undecided
+# An allocator that detects writes past the end, and fills memory that it returns.
 ALLOCATOR = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
-LARGE, SMALL = "129", "126"  # numbers that it fills arrays with, the small ones negative
+LARGE, SMALL = "129", "126"  # fill bytes of arrays: large values, and small negative ones
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1"}
 
 
 def run(*command, cwd=ROOT):
-    """The output of a command that must succeed."""
+    """Return the output of a command that must succeed."""
     done = subprocess.run(command, cwd=cwd, text=True, capture_output=True)
     if done.returncode:
         sys.exit(f"{done.stdout}{done.stderr}\nmutants: failed: {shlex.join(map(str, command))}")
@@ -37,14 +37,14 @@ def run(*command, cwd=ROOT):
 
 
 def prepare(memory: int | None) -> None:
-    """A process group of its own, of the same priority, and a limit to its memory."""
+    """Start a process group of its own, of the same priority, with a memory limit."""
     os.setpgrp()
     if memory:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 
 
 class Copy:
-    """The tree in a folder of its own, built and installed there; what is built stays."""
+    """Source tree in a folder of its own, built and installed there; build results are kept."""
 
     def __init__(self, folder: Path) -> None:
         self.source, self.build, self.log = folder / "source", folder / "build", folder / "log"
@@ -55,14 +55,14 @@ class Copy:
         for name in filter(lambda name: (ROOT / name).exists(), listed.splitlines()):
             (self.source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, self.source / name, follow_symlinks=False)
-        if self.open.exists():  # built from the fault when the last run was cut
+        if self.open.exists():  # built with a fault when the last run was interrupted
             (self.source / self.open.read_text()).touch()
         venv.create(folder / "venv", symlinks=True)
         self.python = folder / "venv" / "bin" / "python"
         (site,) = (folder / "venv").glob("lib/python*/site-packages")
-        if not (fypp := self.python.with_name("fypp")).exists():  # tests look for it there
+        if not (fypp := self.python.with_name("fypp")).exists():  # tests expect it there
             fypp.symlink_to(shutil.which("fypp"))
-        # The packages of this environment, without those of its own .pth files: pyops itself.
+        # The packages of this environment without those of its own .pth files, as pyops itself.
         outer = [path for path in sys.path if path.endswith("site-packages")]
         (site / "outer.pth").write_text("\n".join(outer) + "\n")
         options = "--quiet", "--no-build-isolation", "--no-deps", "--disable-pip-version-check"
@@ -70,7 +70,7 @@ class Copy:
         pip = sys.executable, "-m", "pip", "install", *options, *settings
         run(*pip, "--upgrade", "--target", site, self.source)
         self.open.unlink(missing_ok=True)
-        # A folder without it gives way to what is installed.
+        # Without it, the folder does not shadow the installed package.
         (self.source / "pyops" / "__init__.py").unlink()
         self.installed = site / "pyops" / "lib" / "libpyops.so"
         lines = run("ninja", "-t", "commands", "fortran/libpyops.so", cwd=self.build).splitlines()
@@ -80,7 +80,7 @@ class Copy:
         self.compiled = {line.split()[-1]: line for line in lines if line.split()[-2] == "-c"}
 
     def affected(self, template: Path) -> list[str]:
-        """The sources that are generated from a template, or from one that includes it."""
+        """Return the sources generated from a template or from templates that include it."""
         found = []
         for generated, line in self.made.items():
             inputs = [word for word in shlex.split(line) if word.endswith(".fypp")]
@@ -90,7 +90,7 @@ class Copy:
         return found
 
     def try_out(self, mutant: Mutant) -> str:
-        """What kills it, empty if nothing does, or why it does not count."""
+        """Return what kills a fault, "" if nothing does, or why it does not count."""
         where = mutant.path.relative_to(ROOT)
         template = self.source / where
         self.open.write_text(str(where))
@@ -102,7 +102,7 @@ class Copy:
             stages, reached = tests(mutant.path), operators(mutant.path)
             if killer := next(filter(None, (self.test(s, reached) for s in stages)), ""):
                 return killer
-            self.compile(mutant.path, " -fcheck=all")  # as `./run bounds` does
+            self.compile(mutant.path, " -fcheck=all")  # as in `./run bounds`
             return self.test(stages[0], reached, SMALL)
         finally:
             for path, content in self.sound.items():
@@ -111,7 +111,7 @@ class Copy:
             self.open.unlink()
 
     def compile(self, template: Path, flags: str = "") -> str:
-        """Install the library with the template as it is; why it does not count, if it does not."""
+        """Install the library with the template as it is; if that fails, return why."""
         generated = self.make({self.build / n: self.made[n] for n in self.affected(template)})
         if generated is None:
             return DOES_NOT_COMPILE
@@ -122,7 +122,7 @@ class Copy:
             target = self.build / words[words.index("-o") + 1]
             lines[target] = line + flags
             for name in re.findall(r"^module (\w+)", path.read_text(), re.MULTILINE):
-                module = target.with_name(f"{name}.mod")  # deleted where an error is found
+                module = target.with_name(f"{name}.mod")  # deleted after a compile error
                 self.sound.setdefault(module, module.read_bytes())
         objects = self.make(lines)
         if objects == []:
@@ -135,7 +135,7 @@ class Copy:
         return ""
 
     def make(self, commands: dict[Path, str]) -> list[Path] | None:
-        """Those of some files that commands make others than without a fault; None if one fails."""
+        """Return the files that commands build differently than without a fault, None on error."""
         for path, command in commands.items():
             self.sound.setdefault(path, path.read_bytes())
             if subprocess.run(command, shell=True, cwd=self.build, capture_output=True).returncode:
@@ -143,8 +143,8 @@ class Copy:
         return [path for path in commands if path.read_bytes() != self.sound[path]]
 
     def test(self, chosen: list[str], reached: Iterable[str] = (), fill: str = LARGE) -> str:
-        """The first of some tests that fails, or how else they end; empty if they pass."""
-        sanitized = any("gfortran" in word for word in chosen)  # with an allocator of their own
+        """Return the first of some tests that fails, or how else they end; "" if they pass."""
+        sanitized = any("gfortran" in word for word in chosen)  # with sanitizer allocators
         options = [
             *("-qx", "--tb=no", "-p", "no:cacheprovider", "-p", "tests.seeing"),
             "--hypothesis-seed=0",

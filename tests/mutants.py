@@ -1,9 +1,8 @@
-"""The share of seeded faults that the tests find: `./run mutants`.
+"""Mutation testing: the share of seeded faults that the tests detect: `./run mutants`.
 
-Faults go into kernels, macros and nodes one at a time, in copies of the tree. Those that do not
-compile, and those that compile to the code without them, do not count. Results are kept in
-results/mutants.json, by fault: a run goes on where the last one ended, as long as the seed is the
-same.
+Seeds faults into kernels, macros and nodes one at a time, in copies of the tree. Faults that do not
+compile, or that compile to the same code, do not count. Results are kept in results/mutants.json by
+fault: a run with the same seed continues where the last one ended.
 """
 
 import argparse
@@ -25,7 +24,7 @@ LEAST_SHARE = 0.95
 
 
 class Results:
-    """What was found of each fault, in a file."""
+    """Results of each fault, in a file."""
 
     def __init__(self, candidates: list[Mutant], seed: int) -> None:
         self.seed = seed
@@ -45,7 +44,7 @@ class Results:
         del self.rows[name]
 
     def here(self) -> dict[str, dict]:
-        """Those of this run's candidates."""
+        """Return the results of this run's candidates."""
         return {name: row for name, row in self.rows.items() if name in self.known}
 
     def counted(self) -> list[dict]:
@@ -60,7 +59,7 @@ class Results:
         return figures | {reason: found[reason] for reason in NOT_COUNTED}
 
     def report(self) -> float:
-        """Print all of them; the share killed."""
+        """Print all results and return the share killed."""
         for key in "family", "kind":
             table(key, self.counted())
         killers = Counter(row["killer"].split("::")[0] for row in self.counted() if row["killer"])
@@ -80,7 +79,7 @@ class Results:
 
 
 def table(key: str, counted: list[dict]) -> None:
-    """Print what was killed, by an attribute of the mutants."""
+    """Print the numbers killed, by an attribute of the mutants."""
     tried = Counter(row[key] for row in counted)
     killed = Counter(row[key] for row in counted if row["killer"])
     print(f"\n{key:26}{'tried':>6}{'killed':>8}{'share':>9}")
@@ -90,7 +89,7 @@ def table(key: str, counted: list[dict]) -> None:
 
 
 def verdicts(copies: list[Copy], candidates: list[Mutant]) -> Iterator[tuple[Mutant, str]]:
-    """Candidates with what `try_out` says of them, for as long as more are asked for."""
+    """Yield candidates with the results of `try_out`, lazily."""
     free: SimpleQueue[Copy] = SimpleQueue()
     for copy in copies:
         free.put(copy)

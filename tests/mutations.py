@@ -1,4 +1,4 @@
-"""Faults to seed into the executable statements of kernels, macros and nodes."""
+"""Generates faults in the executable statements of kernels, macros and nodes."""
 
 import hashlib
 import re
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from .fault_sites import name_of, paths
 
-_PIECE = r"(?:\w|\$\{.*?\}\$)+"  # a name, or one that fypp puts together
+_PIECE = r"(?:\w|\$\{.*?\}\$)+"  # a name, also one that fypp composes
 _ARGS = r"\([^()]*\)"
 for _ in range(3):
     _ARGS = rf"\((?:[^()]|{_ARGS})*\)"
 _NAME = rf"{_PIECE}(?:{_ARGS})?(?:%{_PIECE}(?:{_ARGS})?)*"
 _OPERAND = rf"(?:\d+\.\d*(?:_\w+)?|{_NAME}|{_ARGS})"
 _PRODUCT = rf"{_OPERAND}(?:[*/]{_OPERAND})*"
-_ITEM = rf"(?:[^,()\[\]\n]|{_ARGS})+"  # of a list with commas
+_ITEM = rf"(?:[^,()\[\]\n]|{_ARGS})+"  # an item of a comma-separated list
 _START = r"(?<![\w$%.)}/*])"
 _BREAK = r"(?:\s*&\n\s*)?"
 _AXIS = r"(?:[a-z]\w*|:)"
@@ -33,7 +33,7 @@ _TWINS = """
     edge slot, edges slots, rows units, padded units, depth lead, panel unit, i k, i q, i j, f c,
     f h, p q, cdf phi, erfc erf, min max, activate activate_slope, sum_into sum_out,
     activate_slope activate_curvature"""
-"""Names that may stand in each other's place by a slip: widths, directions, phases, indices."""
+"""Names that may be confused with each other: widths, directions, phases, indices."""
 
 _RULES = [
     ("sign", r"(?<=\s)\+(?=\s)", "-"),
@@ -79,49 +79,49 @@ _RULES = [
     ("deletion", rf"\A\s*(?!do |associate|if {_ARGS} then|(?s:.*)allocate \()[\w$!](?s:.*)(?=\n)",
      ""),
 ]  # fmt: skip
-"""Kind of fault, what it changes, and into what."""
+"""Kind of fault, pattern, and replacement."""
 
 _SPARED = [
     r"\s!(?!\$ ).*",  # comments
-    r"\bteam(?:_size)? = .*",  # how many threads
-    r"\bblock = block_rows.*|\bblock_rows = .*",  # how many rows stay together in the cache
-    r"\bslice = .*",  # how many units a thread takes at once
-    r"\bwork = .*|.*- before \+ middle\*step\*price < work.*",  # how even the parts are
-    # how many rows are taken at once
+    r"\bteam(?:_size)? = .*",  # number of threads
+    r"\bblock = block_rows.*|\bblock_rows = .*",  # number of rows per cache block
+    r"\bslice = .*",  # number of units per work item of a thread
+    r"\bwork = .*|.*- before \+ middle\*step\*price < work.*",  # load balance
+    # number of rows per block
     r"\bstretch = .*|\bstretch_(?:rows|entries) = .*|\bstop = last_within.*|\bparts = .*",
-    # what is prefetched
+    # prefetches
     r"(?:\bif \(.*\) )?\bcall prefetch_(?s:.*)",
     r"\b(?:soon|ahead|asked|far|over|(?:edge_)?bytes) = .*",
     rf"\bentries_ahead{_ARGS}|\bif \(p \+ (?:near|ahead) <= known\).*|\bif \(soon > 0.*",
     r"\bif \((?:readings|mod\(transfer\(c_loc\(table)(?s:.*)",  # whether a table is copied
     r"\brow = \$\{bytes\}.*|\br = \(nodes\(p \+ ahead.*",
-    r"\bpacked\(top \+ 1:.*",  # lanes beyond the last row: computed with, never read
-    r"\bif \(depth < 1\).*",  # for the vectoriser
-    r"\bif \((?:padded == conv%inward|top == lanes.*)\)(?: return)?",  # a shorter way to the same
+    r"\bpacked\(top \+ 1:.*",  # vector lanes beyond the last row: computed but unused
+    r"\bif \(depth < 1\).*",  # a hint to the vectorizer
+    r"\bif \((?:padded == conv%inward|top == lanes.*)\)(?: return)?",  # a shortcut
     r"\"merge\(0\._wp, x, x (<=) 0\)",  # the sign of zero
     r"\bmerge\(y, x, x (< 0)\)",  # y is x all around 0
-    r"\.or\. outer == (0)\)",  # whether a buffer is filled again with what it holds
-    # The ends of pointers that are never asked for their size.
+    r"\.or\. outer == (0)\)",  # whether a buffer that already holds the data is refilled
+    # Upper bounds of pointers whose size is not queried.
     rf"\b(?:extent|length) = hidden.*|\bh?params\((:(?:extent{_ARGS}|length [^,]*))\)",
     r"=> h?(?:features|hidden_layer|edge_weight|gy)\((?:.*:, )?:(\w+)\)",
     r"\bh?coords\(:, :(\w+)\)|\b(?:in|out)_edges\(:(\w+)\)|\bout_nodes\(:(\w+)\)",
-    # What happens when memory runs out; f2py hands `status` over as 0.
+    # Out of memory; f2py initializes `status` with 0.
     r"\bstatus = 0|\bif \(status [/=]= 0\)(?: return)?\s?|\bstatus == 0 \.and\.|\.or\. status /= 0",
 ]
-"""Where no change shows in a result. Of a pattern with a group that alone."""
+"""Code whose faults change no result; only the group, if the pattern has one."""
 
 _EQUAL = [
-    r"-> panels = \(rows \+ width\) / width",  # an empty panel more
-    # an empty chunk more
+    r"-> panels = \(rows \+ width\) / width",  # an additional empty panel
+    # an additional empty chunk
     r"-> do start = .*\(row \+ 1\)(?: \+ 1| - 0)?, chunk|-> do \w+ = .* \+ 1, (?:chunk|block)$",
-    r"-> do part = 1, parts \+ 1",  # a part beyond the last row
-    r"-> entries = merge\(out_features, in_features\*",  # a diagonal is as wide inward as outward
-    # works out what nobody wants
+    r"-> do part = 1, parts \+ 1",  # a segment beyond the last row
+    r"-> entries = merge\(out_features, in_features\*",  # a diagonal has equal widths
+    # computes unused results
     r"deletion: if \((?=.*iand)(?=.*status).*\) return",
     r"deletion: if \(\.not\. problem%by_vectors\) return",
-    r"-> .*\bshare\(heads, row [-+] 1\)",  # takes the shape of what is assigned to it
+    r"-> .*\bshare\(heads, row [-+] 1\)",  # the variable takes the shape of the assigned expression
 ]
-"""Changes after which every result is the same."""
+"""Mutations after which every result is the same."""
 
 _NOT_EXECUTABLE = re.compile(
     r"""\s*(?:!\$\ |pure\ )?
@@ -134,7 +134,7 @@ _NOT_EXECUTABLE = re.compile(
 
 @dataclass(frozen=True)
 class Mutant:
-    """A template with one fault."""
+    """Template with one fault."""
 
     family: str
     file: str
@@ -148,7 +148,7 @@ class Mutant:
 
     @property
     def text(self) -> str:
-        """The whole of the template, with the fault."""
+        """Return the whole template with the fault."""
         whole = self.path.read_text()
         return whole[: self.span.start] + self.changed + whole[self.span.stop :]
 
@@ -158,7 +158,7 @@ class Mutant:
 
 
 def _matches(pattern: str, text: str) -> Iterator[re.Match]:
-    """All of them, overlapping ones too."""
+    """Return all matches, overlapping ones included."""
     compiled = re.compile(pattern)
     match = compiled.search(text)
     while match:
@@ -167,7 +167,7 @@ def _matches(pattern: str, text: str) -> Iterator[re.Match]:
 
 
 def mutants(path: Path, family: str) -> Iterator[Mutant]:
-    """All of one template."""
+    """Return all mutants of one template."""
     whole = path.read_text()
     for statement in re.finditer(r"(?:.*&\n)*.*\n", whole):
         text = statement[0]
@@ -203,7 +203,7 @@ def mutants(path: Path, family: str) -> Iterator[Mutant]:
 
 
 def _by_turns(mutants: list[Mutant], group: Callable[[Mutant], object]) -> list[Mutant]:
-    """The same, such that the groups take turns."""
+    """Reorder mutants so that the groups alternate."""
     met: Counter[object] = Counter()
     turns = []
     for mutant in mutants:
@@ -213,14 +213,13 @@ def _by_turns(mutants: list[Mutant], group: Callable[[Mutant], object]) -> list[
 
 
 def _drawing(mutant: Mutant, seed: int) -> str:
-    """Orders mutants at random, those of one template whatever becomes of the others."""
+    """Return a random order; mutants of one template do not depend on changes in others."""
     words = seed, mutant.file, mutant.kind, mutant.before, mutant.after
     return hashlib.sha256(repr(words).encode()).hexdigest()
 
 
 def drawn(families: Iterable[str], seed: int, only: str = "*") -> list[Mutant]:
-    """All of some families in random order, such that families, their files and the kinds of
-    fault take turns."""
+    """Return mutants of some families in random order, alternating families, files and kinds."""
     found = []
     for family in families:
         templates = [path for path in paths(family) if fnmatch(path.stem, only)]

@@ -23,7 +23,7 @@ PROBLEM = """
 
 
 def run(program, timeout=300, first=PROBLEM, **environment):
-    """The output of a program that starts by defining `problem` and `peak`."""
+    """Return the output of a program that starts by defining `problem` and `peak`."""
     code = textwrap.dedent(first) + textwrap.dedent(program)
     done = subprocess.run(
         [sys.executable, "-c", code],

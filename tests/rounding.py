@@ -1,9 +1,9 @@
-"""How far rounding may take a result: 8 eps sqrt(terms), in units of the sum of magnitudes.
+"""Rounding error bounds of results: 8 eps sqrt(terms), in units of the sum of magnitudes.
 
-Legendre polynomials of high degree bring the rounding of directions times their slope. Where the
-condition of a basis or of a softmax enters, or functions of distances and angles whose terms have
-any sign, as far as rounding of the inputs takes it, several times; solving by the factor of a basis
-loses its condition once more.
+Legendre polynomials of high degree amplify the rounding of directions by their slope. Where the
+result depends on the condition of a basis, on a softmax, or on functions of distances and angles
+with terms of both signs, the bound is a multiple of the effect of rounding the inputs; triangular
+solves lose the condition of the basis once more.
 """
 
 from dataclasses import replace
@@ -15,22 +15,22 @@ from .reference import reference
 
 
 def bounds(problem, phase, dtype):
-    """The bound for each element of each result, when the phase is run in a precision."""
+    """Return the bound for each element of each result of a phase in a precision."""
     problem = problem.map(np.float64)
     sensitive = problem.arrays.keys() & {"basis", "distances"} or "max_degree" in problem.options
     if sensitive or problem.op.name in SOFTMAX:
         return _sensitivities(problem, phase, np.finfo(dtype).eps)
-    extreme = problem.options.get("reduce") in ("max", "min")  # of one term among all
-    # What excluded pairs bring is taken away again; angles have terms of any sign.
+    extreme = problem.options.get("reduce") in ("max", "min")  # selects one term
+    # Excluded pairs are added and subtracted again; angular terms have either sign.
     every = {"exclude": "bound" if "vectors" in problem.arrays else "none"}
     bounding = _bounding(problem, reduce="sum") if extreme else _bounding(problem, **every)
     magnitudes = reference(_magnitudes(bounding), phase)
     ones = _bounding(problem, reduce="sum", **every).map(np.ones_like)
     counts = reference(_magnitudes(ones), phase)
-    if problem.op.name == "degree_normalised":  # which counts terms in the measure of their degrees
+    if problem.op.name == "degree_normalised":  # which normalizes terms by degrees
         counts = [np.float64(problem.graph.num_entries)] * len(counts)
     unit = 8 * np.finfo(dtype).eps
-    if "vectors" in problem.arrays:  # a slope of l (l + 1)/2 where edges are collinear
+    if "vectors" in problem.arrays:  # slope l (l + 1)/2 at collinear edges
         last = problem.options["num_spherical"] - 1
         unit *= max(1, last * (last + 1) / 8)
     return [
@@ -40,7 +40,7 @@ def bounds(problem, phase, dtype):
 
 
 def _bounding(problem, **options):
-    """With activations that bound their magnitudes, and other options if the operator has them."""
+    """Return the problem with activations that bound magnitudes, and other options if known."""
     if problem.options.get("activation", "relu") != "relu":
         options["activation"] = "bound"
     known = {name: value for name, value in options.items() if name in problem.options}
@@ -48,26 +48,26 @@ def _bounding(problem, **options):
 
 
 def _magnitudes(problem):
-    """Exponentials are largest, and terms of their derivatives of one sign, at negative poles."""
+    """Return absolute inputs; at negative poles exponentials are largest, terms of one sign."""
     problem = problem.map(np.abs)
     poles = {name: -a for name, a in problem.arrays.items() if "poles" in name and a is not None}
     return problem.having(**poles)
 
 
 def _sensitivities(problem, phase, eps, times=40):
-    """The largest change of each result that relative changes of the inputs by eps make."""
+    """Return the largest change of each result under relative changes of the inputs by eps."""
     rng = np.random.default_rng(0)
     exact = reference(problem, phase)
     sizes = [0.0 if a is None else abs(a).max(initial=0) for a in exact]
     if "basis" in problem.arrays:
         basis = problem.arrays["basis"]
         condition = np.linalg.cond(basis)
-        # A square one spans all there is: what the solves lose then cancels in exact results alone.
+        # A square basis spans the whole space: the error of the solves then cancels only exactly.
         square = basis.shape[0] == basis.shape[1]
         times *= condition if square else np.clip(condition / 10, 1, 3)
     if problem.op.name in SOFTMAX or "vectors" in problem.arrays:
-        # Terms as large as the cotangents cancel where a row has equal logits or one entry, and
-        # where gradients point along vectors.
+        # Terms as large as the cotangents cancel if a row has equal logits or one entry, and
+        # if gradients are parallel to vectors.
         given = [a for a in (problem.arrays[n] for n in problem.names(phase)) if a is not None]
         largest = max(*sizes, *(abs(a).max(initial=0) for a in given))
         entries = problem.graph.num_entries if problem.graph else 0

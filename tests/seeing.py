@@ -1,7 +1,7 @@
-"""Plugin of pytest for `./run mutants`: the tests that can see a fault, the sharpest first.
+"""pytest plugin for `./run mutants`: selects the tests that can detect a fault, sharpest first.
 
-Tests of an operator that the fault does not reach are left out. A test that takes more than
-`SECONDS` of processor time ends the process by SIGXCPU, however loaded the machine is.
+Tests of operators that the fault does not reach are deselected. A test that takes more than
+`SECONDS` of processor time ends the process by SIGXCPU, whatever the load of the machine.
 """
 
 import os
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(config, items):
     reached = set(os.environ["REACHED"].split())
 
     def operator(item):
-        """The operator that the parameters of a test begin with, if any."""
+        """Return the operator in the parameters of a test, if any."""
         words = re.findall(r"\w+", item.callspec.id) if hasattr(item, "callspec") else []
         return next((word for word in words if word in OPERATORS), None)
 

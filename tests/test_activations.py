@@ -1,4 +1,4 @@
-"""The activations alone: value, slope and curvature from edges with one coordinate and one unit."""
+"""Activations alone: value, slope and curvature, by edges with one coordinate and one unit."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ PLACES = np.concatenate([np.linspace(-120, 120, 24001), FAR, np.negative(FAR)])
 
 
 def computed(activation, x):
-    """Value, slope and curvature at the places x, by the kernels."""
+    """Return value, slope and curvature at the points x, computed by the kernels."""
     sizes = {"hidden": 1, "in_features": 1, "out_features": 1, "activation": activation}
     coords, one = x[:, None], np.ones((len(x), 1), x.dtype)
     params = np.array([1, 0, 1, 0], x.dtype)
@@ -42,13 +42,13 @@ def test_everywhere(activation, dtype):
     for got, expected in zip(
         computed(activation, x), exact(activation, x.astype(np.float64)), strict=True
     ):
-        bound = 32 * np.finfo(dtype).eps * (1 + abs(expected))  # 1 - s cancels where s is near 1
+        bound = 32 * np.finfo(dtype).eps * (1 + abs(expected))  # 1 - s cancels if s is near 1
         assert (abs(got - expected) <= bound).all(), x[~(abs(got - expected) <= bound)]
 
 
 @pytest.mark.parametrize("activation", ["silu", "gelu", "tanh"])
 def test_beyond_the_squares(activation):
-    """No infinity minus infinity on the way, although the square of x overflows."""
+    """No intermediate infinity minus infinity occurs although the square of x overflows."""
     value, slope, curvature = computed(activation, np.array([1e200, -1e200]))
     assert value.tolist() == ([1, -1] if activation == "tanh" else [1e200, 0])
     assert slope.tolist() == ([0, 0] if activation == "tanh" else [1, 0])

@@ -11,7 +11,7 @@ every_variant = pytest.mark.parametrize("case", VARIANTS, ids=str)
 
 
 def directions(rng, problem, names):
-    """Random arrays like those named."""
+    """Return random arrays of the shapes of those named."""
     arrays = {name: problem.arrays[name] for name in names}
     return {n: None if a is None else rng.standard_normal(a.shape) for n, a in arrays.items()}
 

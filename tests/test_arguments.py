@@ -1,4 +1,4 @@
-"""What may be left out, and what is worked out only when wanted."""
+"""Optional arguments, and results that are computed only if requested."""
 
 import itertools
 import weakref
@@ -16,7 +16,7 @@ every_operator = pytest.mark.parametrize("name", EVERY)
 
 
 def every(y):
-    """The results of a call, also where there is one."""
+    """Return the results of a call as a tuple, also if there is one."""
     return y if isinstance(y, tuple) else (y,)
 
 
@@ -85,7 +85,7 @@ def test_optional_inputs_may_be_left_out(name):
 
 
 def by_name(problem, phase, first):
-    """A call whose arguments from the first on are given by name, where they are not None."""
+    """Return a call whose arguments, from the first on, are passed by name unless None."""
     names, inputs = problem.names(phase), len(problem.op.signature.inputs)
     if phase == "jvp":
         names[inputs:] = [f"t{name[1:]}" for name in names[inputs:]]
@@ -161,7 +161,7 @@ def test_defaults_of_options(name):
 
 
 def test_plans_are_kept_for_arrays_alone():
-    """What compares equal to the shape of an array remembered is not taken for one."""
+    """Objects that compare equal to the shape of a cached array are not treated as arrays."""
     problem = representative("gno_aggregate").problem()
     problem.run("forward")
     graph, features, kappa = problem.arguments("forward")
@@ -171,7 +171,7 @@ def test_plans_are_kept_for_arrays_alone():
 
 @pytest.mark.parametrize("value", [True, 1.0, np.True_, np.float64(1)])
 def test_plans_are_kept_for_integers_alone(value):
-    """What compares equal to an option remembered is not taken for it."""
+    """Objects that compare equal to a cached option are not accepted for it."""
     problem = representative("gno_conv").problem(hidden=1)
     problem.run("forward")
     with pytest.raises(TypeError, match="hidden: expected a positive integer, got"):

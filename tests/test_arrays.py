@@ -1,4 +1,4 @@
-"""Every memory layout of the inputs, and what comes back."""
+"""Every memory layout of the inputs, and the layout of results."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Softmax over neighbours where others have been wrong, and what only attention has."""
+"""Softmax over neighbours in hard cases, and properties of attention operators."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ REFERENCES = {"gat": reference_gat, "gat_v2": gat_v2, "transformer_conv": transf
 @pytest.mark.parametrize("scale", [1e4, -1e4])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_logits_of_ten_thousand(dtype, scale):
-    """The winner takes all, without overflow."""
+    """The largest logit gets weight 1, without overflow."""
     graph = pyops.Graph([0, 1, 2], [0, 0, 0], 3, 1)
     x = np.array([[1.0], [3], [2]], dtype) * dtype(scale)
     attention = np.array([1, 0], dtype)
@@ -41,7 +41,7 @@ def test_logits_of_ten_thousand(dtype, scale):
 @pytest.mark.parametrize("heads", [1, 3, 8])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_where_the_winner_takes_all_the_losers_move_nothing(name, heads, dtype):
-    """Exactly: masks and large weights leave nothing of differences that are 0."""
+    """Zero weights are exact: masks and large values leave no residual of zero differences."""
     rng = np.random.default_rng(0)
     graph = pyops.Graph(np.tile(np.arange(10), 50), np.repeat(np.arange(50), 10), 10, 50)
     op, width = OPERATORS[name], 16
@@ -78,7 +78,7 @@ def test_undefined_weights_reach_no_node_without_entries():
 @every_softmax
 @pytest.mark.parametrize("phase", PHASES)
 def test_extremes_of_one_row_leave_the_others(name, phase):
-    """To the bit: a row of huge, infinite or undefined scores spoils no other."""
+    """Results are bitwise the same beside a row of huge, infinite or undefined scores."""
     problem = representative(name).problem(
         pyops.Graph([0, 1, 2, 3, 4, 2], [0, 0, 1, 1, 2, 2], 5, 3)
     )
@@ -100,7 +100,7 @@ def test_extremes_of_one_row_leave_the_others(name, phase):
 
 @every_weighted
 def test_sparsity_of_the_jacobian(name):
-    """A source moves the destinations of its entries and no others; nor does a destination."""
+    """A source affects only the destinations of its entries, and a destination only itself."""
     problem = representative(name).problem(drawn(6, 9, 20))
     graph, op = problem.graph, problem.op
     linked = np.zeros((graph.num_dst, graph.num_src), bool)
@@ -190,7 +190,7 @@ def test_whether_attention_is_returned_is_checked():
 @pytest.mark.parametrize("phase", PHASES)
 @every_weighted_variant
 def test_heads_side_by_side(case, phase):
-    """[n, heads * width] in, gradients likewise, and the same numbers."""
+    """Heads may be flattened, [n, heads * width]; gradients have the same layout and values."""
     problem = case.problem()
     flat = problem.map(lambda a: a.reshape(len(a), -1) if a.ndim == 3 else a)
     for got, expected in zip(flat.run(phase), problem.run(phase), strict=True):
@@ -206,7 +206,7 @@ def test_heads_side_by_side(case, phase):
 )
 @pytest.mark.parametrize("graph", ["shared edges", "long rows", "hubs", "thousands of rows"])
 def test_heads_know_nothing_of_each_other(graph, heads, width, dtype, tolerance):
-    """One head by itself, whose loops are others, gives what it gives beside others."""
+    """A single head, computed by other loops, equals the same head among several."""
     whole = (case for case in variants(OPERATORS["gat"]) if not case.absent)
     case = next(case for case in whole if dict(case.choices)["concat"])
     problem = case.problem(GRAPHS[graph](), heads=heads, width=width, edge_width=3)
@@ -303,7 +303,7 @@ def test_mask_drops_entries_after_the_softmax():
 
 
 def within_line(array, start):
-    """The same so many bytes after a line of the cache begins."""
+    """Return an array that starts the given number of bytes after the start of a cache line."""
     memory = np.zeros(array.nbytes + 128, np.uint8)
     first = -memory.ctypes.data % 64 + start
     placed = memory[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -314,7 +314,7 @@ def within_line(array, start):
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("start", [(16, 0), (0, 16), (16, 16)], ids=str)
 def test_double_backward_wherever_rows_begin(start, accumulate):
-    """A cotangent that begins within a line may be laid where dx_dst will be written."""
+    """A cotangent that is not cache-aligned may be packed where dx_dst will be written."""
     rng = np.random.default_rng(0)
     graph = drawn(30, 20, 400)
     heads, width = 4, 8

@@ -46,7 +46,7 @@ def test_views(parts):
 
 
 def test_what_the_parts_do(parts):
-    """V relu(U x + b_u) + b_v."""
+    """The parts of the block compute V relu(U x + b_u) + b_v."""
     x = np.array([[0.3, -0.7], [2.0, 1.0]]).astype(parts["U"].dtype)
     sizes = {"hidden": H, "in_features": 3, "out_features": 4}
     kappa = gno_kernel(x, blocks.pack_gno(**parts), **sizes)

@@ -94,7 +94,7 @@ def test_values(library, name, dtype):
 
 @every_block
 def test_gradients(library, name):
-    """That of <block, w> by the parts is w unpacked."""
+    """The gradient of <block, w> with respect to the parts is w unpacked."""
     pack, unpack = functions(name)
     parts = drawn(name)
     weights = np.random.default_rng(1).standard_normal(pack(*parts).shape)

@@ -1,4 +1,4 @@
-"""Nothing is read or written beside an array: each borders on memory that nobody may touch."""
+"""No kernel reads or writes out of bounds: each array borders on a protected page."""
 
 import ctypes
 import mmap
@@ -21,7 +21,7 @@ libc.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
 
 def fenced(array, end):
-    """A copy of the array that ends before, or starts after, a page without any permission."""
+    """Return a copy of the array that ends before, or starts after, a page without permissions."""
     pages = -(-array.nbytes // PAGE)
     memory = mmap.mmap(-1, (pages + 1) * PAGE)
     start = np.frombuffer(memory, np.uint8).ctypes.data

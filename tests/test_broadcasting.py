@@ -1,4 +1,4 @@
-"""Arrays that broadcast: layouts, outputs, threads, sums of many terms, and what is refused."""
+"""Broadcasting arrays: layouts, outputs, threads, sums of many terms, and refusals."""
 
 import itertools
 
@@ -163,7 +163,7 @@ def test_float32_ones_do_not_saturate(shape):
 @both_types
 @every_pair
 def test_fences(pair, dtype, end):
-    """Nothing is read or written beside an array."""
+    """No kernel reads or writes out of bounds."""
     p = problem("multiply", pair, dtype)
     if any(a.size == 0 for a in p.inputs):
         return
@@ -175,7 +175,7 @@ def test_fences(pair, dtype, end):
 
 
 def test_more_elements_than_int32_counts():
-    """All but the scalar is one element that repeats."""
+    """All arrays but the scalar are one element with stride 0."""
     x = np.broadcast_to(np.float32(2), (2**16, 2**15 + 1))
     _, gx = pyops.multiply.backward(x, np.ones((1, 1), np.float32), x, wanted=["x2"])
     assert gx.item() == 4 * 2**16 * (2**15 + 1)
@@ -199,7 +199,7 @@ def test_memory_error():
 
 
 def axes_of(*shapes):
-    """Extents and strides of the merged axes."""
+    """Return extents and strides of the merged axes."""
     space = np.broadcast_shapes(*shapes)
     strides = tuple(spread(space, shape, packed(shape)) for shape in (*shapes, space))
     return make_layout(space, strides, 1).table.T.tolist()

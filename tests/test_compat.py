@@ -1,4 +1,4 @@
-"""The calls of pylibcugraphops.dimenet against the operators they stand for."""
+"""Calls of pylibcugraphops.dimenet against the corresponding operators."""
 
 import re
 

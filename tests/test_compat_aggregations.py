@@ -1,4 +1,4 @@
-"""The aggregating calls of pylibcugraphops.operators against the operators they stand for."""
+"""Aggregation calls of pylibcugraphops.operators against the corresponding operators."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def dtype(request):
 
 @pytest.fixture
 def csc(rng):
-    """Offsets, indices and rows of the edges; the last node is isolated."""
+    """Return offsets, indices and rows of the edges; the last node is isolated."""
     dst = np.sort(rng.integers(0, NODES - 1, EDGES))
     offsets = np.searchsorted(dst, np.arange(NODES + 1))
     return offsets, rng.integers(0, NODES - 1, EDGES), rng.permutation(EDGES)
@@ -77,7 +77,7 @@ def test_aggregations(csc, draw, dtype, op, messages, own):
 
 
 def slopes(function, arrays, gy, step=1e-6):
-    """Central differences of <gy, function> by each element of each array."""
+    """Return central differences of <gy, function> by each element of each array."""
     results = []
     for number, array in enumerate(arrays):
         slope = np.zeros_like(array)
@@ -258,7 +258,7 @@ NAMED = [
 
 @pytest.mark.parametrize(("name", "before", "after", "error", "message"), NAMED)
 def test_refused_in_names_of_the_call(name, before, after, error, message):
-    """And no output is written to."""
+    """Arguments are refused by the names of the call, and no output is written."""
     graph = pylibcugraphops.make_csc([0, 1, 1, 3], [0, 1, 2])
     with pytest.raises(error, match=f"^{name}: {message}"):
         getattr(operators, name)(*before, graph, *after)

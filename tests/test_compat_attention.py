@@ -1,4 +1,4 @@
-"""The attention calls of pylibcugraphops.operators against the operators they stand for."""
+"""Attention calls of pylibcugraphops.operators against the corresponding operators."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def graph_of(dtype=np.int64):
 
 
 def problem(rng, kind, edges, dtype, concat=True):
-    """Operator, inputs by its names, and the cotangent of its output."""
+    """Return the operator, its inputs by name, and the cotangent of its output."""
     op = {"simple": pyops.transformer_conv, "gat": pyops.gat, "gat_v2": pyops.gat_v2}[kind]
     names = [n for n in op.signature.inputs if n != "mask" and (edges or n != "edge_features")]
     blocks = {"gat": 3 if edges else 2}.get(kind, 1)
@@ -46,7 +46,7 @@ def call_of(kind, edges, phase):
 
 
 def in_order(kind, arrays):
-    """As the calls take them: edge features before the weights, the key before the query."""
+    """Return arguments in call order: key before query, edge features before weights."""
     order = ("x_src", "x_dst", "key", "query", "value", "edge_features", "attention")
     return [arrays[name] for name in order if name in arrays]
 
@@ -130,7 +130,7 @@ def test_names_of_precisions():
 
 
 def test_edge_rows_by_number(rng):
-    """map_csc_to_coo says which row of the edge features belongs to an entry."""
+    """map_csc_to_coo gives the row of the edge features of each entry."""
     order = rng.permutation(9)
     mapped = make_bipartite_csc(OFFSETS, INDICES, 6, order)
     _, arrays, gy = problem(rng, "gat", True, np.float64)

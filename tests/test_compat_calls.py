@@ -1,4 +1,4 @@
-"""Every low-level call of pylibcugraphops: what is no argument of it is refused by its name."""
+"""Every low-level call of pylibcugraphops refuses invalid arguments by their names."""
 
 import inspect
 
@@ -22,13 +22,13 @@ from .reference.scores import softmax
 
 
 def arguments(case):
-    """All of a case, outputs among them, on the host."""
+    """Return all arguments of a case on the host, outputs included."""
     outs = {name: np.full(shape, -7, kind) for name, (shape, kind) in case.outs.items()}
     return outs | {name: case.moved(lambda array: array, a) for name, a in case.given.items()}
 
 
 def fullest(cases):
-    """Of the cases of each call the one with most arguments."""
+    """Return, for each call, the case with most arguments."""
     found = {}
     for case in cases:
         count = sum(value is not None for value in (*case.outs.values(), *case.given.values()))
@@ -57,7 +57,7 @@ def test_what_is_no_argument(case, name, parameter):
 
 
 def may_be_none(case, name, parameter):
-    """As the signature says, or the text of the calls of attention, which have no annotations."""
+    """Return whether an argument may be None, by the signature or, for attention, the docstring."""
     if parameter.annotation is inspect.Parameter.empty:
         left = name.startswith("grad_") and name != "grad_output_embedding"
         return left or name in ("softmax_scores", "activation_scores", "score_bias")
@@ -66,7 +66,7 @@ def may_be_none(case, name, parameter):
 
 @every_argument
 def test_none(case, name, parameter):
-    """Is an output that nobody needs, or an input that the call can do without; never zeros."""
+    """None is an unwanted output or an optional input, never zeros."""
     given = arguments(case)
     if not may_be_none(case, name, parameter):
         with pytest.raises((TypeError, ValueError), match=f"^{case.call.__name__}: {name}: expect"):
@@ -99,7 +99,7 @@ def test_precisions_are_not_mixed(case, name):
 )
 @pytest.mark.parametrize(("case", "name"), FLOATS)
 def test_shapes_are_refused_by_arguments_of_the_call(case, name, change):
-    """Of the call itself: what it is made of has arguments of other names."""
+    """Arguments are refused by the names of the call, not by those of the operators within."""
     given = arguments(case)
     names = "|".join(inspect.signature(case.call).parameters)
     with pytest.raises(ValueError, match=f"^{case.call.__name__}: ({names}): expected") as error:
@@ -138,7 +138,7 @@ def test_widths_are_those_of_the_arrays(case, name, parameter):
 
 
 def scores_of(graph, arrays, bias):
-    """Scores, weights and results of dot-product attention, head by head."""
+    """Return scores, weights and results of dot-product attention, head by head."""
     query, key, value, edge = arrays
     src, dst, ids = graph.src, graph.dst, graph.edge_ids
     heads = [a.reshape(len(a), HEADS, -1) for a in (query[dst], key[src] + edge[ids])]
@@ -212,7 +212,7 @@ PRECISIONS = {
 @pytest.mark.parametrize("phase", PRECISIONS)
 @pytest.mark.parametrize("kind", ["", "efeat_"])
 def test_names_of_precisions(kind, phase):
-    """All that there are; those of features that have no kernels refuse."""
+    """All precision names are known; features whose type has no kernels are refused."""
     plain = f"mha_gat_n2n_{kind}{phase}"
     found = {name for name in vars(operators) if name.startswith(f"{plain}_")}
     assert found == {f"{plain}_{precision}" for precision in PRECISIONS[phase].split()}
@@ -230,7 +230,7 @@ def test_names_of_precisions(kind, phase):
 
 
 def test_bipartite_graphs_with_types():
-    """Their sources are those that entries come from, unless more are said to be there."""
+    """The number of sources is inferred from the entries unless a larger one is given."""
     offsets, indices = (np.asarray(a, np.int32) for a in CSC)
     graph = make_bipartite_csc_hg(offsets, indices, 1, TYPES, None, KINDS)
     assert isinstance(graph, bipartite_csc_hg_int32)
@@ -270,7 +270,7 @@ GIVEN |= {"node_types": np.zeros(NODES, int), "edge_types": KINDS}
     ],
 )
 def test_refused_graphs(make, change, error, message):
-    """By the function that was called, in the names of its arguments."""
+    """Graph functions refuse arguments by their own names."""
     parameters = inspect.signature(make).parameters
     given = {name: value for name, value in GIVEN.items() if name in parameters}
     graph = make(**given)
@@ -286,7 +286,7 @@ def test_refused_graphs(make, change, error, message):
 
 @pytest.mark.parametrize("kind", ["i4", "i8"])
 def test_byte_orders(kind):
-    """Those of arrays may differ, and the graph is of the type of integers."""
+    """Arrays may have any byte order; the graph has the integer type of its arrays."""
     expected = bipartite_csc_int32 if kind == "i4" else bipartite_csc_int64
     for orders in "==", ">>", "<<", "<>", "><":
         arrays = (a.astype(order + kind) for a, order in zip(CSC, orders, strict=True))

@@ -1,4 +1,4 @@
-"""pylibcugraphops.pytorch on the CPU: against plain formulas, and as layers of others call it."""
+"""pylibcugraphops.pytorch on the CPU: against plain formulas, and as called by other libraries."""
 
 import inspect
 
@@ -25,7 +25,7 @@ ACTIVATIONS = {
 
 
 class Case:
-    """A random graph and features of two heads, float64."""
+    """Random graph with float64 features of two heads."""
 
     def __init__(self, bipartite=False, permuted=False, num_src=7, num_dst=5, heads=2, width=3):
         rng = np.random.default_rng(1)
@@ -62,7 +62,7 @@ class Case:
         return self.y if self.graph.is_bipartite else self.x[: self.num_dst]
 
     def reduced(self, rows, how):
-        """Rows of edges, in the order of their features, reduced into the destinations."""
+        """Reduce rows of edges, in the order of their features, into the destinations."""
         parts = [rows[self.dst_of_row == i] for i in range(self.num_dst)]
         zero = torch.zeros_like(rows[0])
         reduce = {
@@ -74,7 +74,7 @@ class Case:
         return torch.stack([reduce(p) if len(p) else zero for p in parts])
 
     def attended(self, scores, values, concat):
-        """Values [edges, heads, width] weighted by the softmax of scores [edges, heads]."""
+        """Weight values [edges, heads, width] by the softmax of scores [edges, heads]."""
         out = []
         for i in range(self.num_dst):
             here = self.dst_of_row == i
@@ -95,7 +95,7 @@ CASES = [
 
 
 def agree(result, expected, leaves):
-    """Equal values, gradients and second derivatives."""
+    """Assert equal values, gradients and second derivatives."""
     leaves = [t for t in leaves if t is not None]
     sets = []
     for y in (result, expected):
@@ -243,7 +243,7 @@ def test_relations(permuted, weighted, norm, own):
 
 
 def test_layers_of_torch_geometric():
-    """The calls of its CuGraph layers: sources and destinations of sampled neighbourhoods."""
+    """The calls of its CuGraph layers: bipartite graphs of sampled neighbourhoods."""
     case = Case()
     colptr, row = case.offsets.int(), case.indices.int()
     graph = CSC(colptr, row, 7, dst_max_in_degree=6)
@@ -263,7 +263,7 @@ def test_layers_of_torch_geometric():
 
 
 def test_layers_of_dgl():
-    """The calls of dgl 1.1 and cugraph-dgl: old graph types, keywords, one block for all."""
+    """The calls of dgl 1.1 and cugraph-dgl: old graph types, keywords, one block for all layers."""
     case = Case()
     offsets, indices = case.offsets, case.indices
     sampled = ops_torch.SampledCSC(offsets, indices, 6, 7)
@@ -335,7 +335,7 @@ def test_layers_of_graphcast():
 
 
 def test_shared_rows():
-    """Edges may share rows of features where rows are read, not where they are made."""
+    """Edges may share rows of input features, but not rows of outputs."""
     offsets, indices = torch.tensor([0, 2, 3]), torch.tensor([0, 1, 1])
     graph = CSC(offsets, indices, 2, ef_indices=torch.tensor([0, 1, 0]))
     edge = torch.tensor([[1.0], [10.0]])
@@ -435,7 +435,7 @@ def test_graphs_are_refused_by_the_argument(kind, name):
 
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_graphs_of_lists_and_arrays(kind):
-    """Are those of tensors."""
+    """Graphs of lists and arrays equal graphs of tensors."""
     parameters = inspect.signature(kind).parameters
     given = {n: value for n, value in FITTING.items() if n in parameters}
     expected = kind(**given)
@@ -463,7 +463,7 @@ def test_repr():
 
 
 def every_function():
-    """What each takes at least."""
+    """Yield every function with its required arguments."""
     c = Case()
     typed, own, some = HeteroCSC(c.offsets, c.indices, c.types, 7, 3), c.x[:5], {"graph": c.graph}
     edges = some | {"edge_feat": c.edge}

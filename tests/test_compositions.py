@@ -1,4 +1,4 @@
-"""Operators against each other, and graphs against the graphs they are made of."""
+"""Operators against compositions of others, and graphs against the graphs they are built from."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ every_fused = pytest.mark.parametrize("case", FUSED, ids=str)
 
 
 def network(problem):
-    """The options of the kernel network alone."""
+    """Return the options of the kernel network alone."""
     widths = {"in_features": 3, "out_features": 4}
     assert problem.arrays["features"].shape[1] == 3
     assert problem.arrays["gy"].shape[1] == 4

@@ -1,4 +1,4 @@
-"""First and second derivatives against the references, and against differences of the kernels."""
+"""First and second derivatives against the references, and against finite differences."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_each_cotangent_alone(case):
 
 @every_variant
 def test_graphs_of_equal_sizes_by_turns(case):
-    """What is remembered of one call does not serve another."""
+    """Results cached for one graph are not used for another of equal sizes."""
     src, dst = [0, 1, 2, 2, 0], [1, 1, 0, 2, 2]
     graphs = [shared(src, dst, ids, 3, 3, 5) for ids in ([4, 2, 0, 1, 3], [1, 1, 0, 4, 1])]
     for problem in [case.problem(graph) for graph in graphs] * 2:

@@ -1,4 +1,4 @@
-"""What is particular to DimeNet's operators."""
+"""Properties of DimeNet's operators."""
 
 import importlib.util
 import pickle
@@ -79,7 +79,7 @@ def test_known_zeros_and_norms():
 
 @pytest.mark.parametrize("degree", [0, 3, 6, 10, 15])
 def test_small_distances_in_single_precision(degree):
-    """Where closed forms of the Bessel functions explode."""
+    """Results are accurate where closed forms of the Bessel functions cancel."""
     x = np.geomspace(1e-3, 0.99, 400).astype(np.float32)
     sizes = {"num_spherical": degree + 1, "num_radial": 4}
     exact = pyops.spherical_basis(x.astype(np.float64), **sizes)
@@ -99,7 +99,7 @@ def test_small_distances_in_single_precision(degree):
 @pytest.mark.parametrize("frequency", [0.1, 1.0, 3.0])
 @pytest.mark.parametrize("distance", [0.001, 0.01, 0.07, 0.3])
 def test_slow_waves_in_single_precision(frequency, distance):
-    """Where 1 / x times the sine has a slope much smaller than that of either."""
+    """Results are accurate where the slope of sin(f x) / x cancels."""
     values = [distance], [frequency], [[-0.2]], [1.0], [1.0]
     single = [np.array(a, np.float32) for a in values]
     double = [a.astype(float) for a in single]
@@ -110,20 +110,22 @@ def test_slow_waves_in_single_precision(frequency, distance):
 
 
 def test_smallest_basis_at_a_small_distance():
-    """The value that closed forms in float32 miss by tens to hundreds."""
+    """Closed forms in float32 are wrong by factors of tens to hundreds here."""
     y = pyops.spherical_basis(np.array([0.02], np.float32), num_spherical=7, num_radial=1)
     assert y[0, 6] == pytest.approx(5.33e-7, rel=2e-3)
 
 
 def nearest(dtype):
-    """Distances down to the smallest there is, and one that shares a vector with them."""
+    """Return distances down to the smallest number, and one shared with another vector."""
     limits = np.finfo(dtype)
     return np.array([1e-6, 1e-13, 5e-20, 1e-30, limits.tiny, limits.smallest_subnormal, 0.3], dtype)
 
 
 def agree(got, expected, scale, shift=0):
-    """To some units of the last place, and infinite where the range ends. Below it x may be one
-    number off, and powers of x are rounded before the norms multiply them, with zeros up to 5000.
+    """Assert equality to some units in the last place, infinities beyond the range included.
+
+    Below the range x may be off by one subnormal, and powers of x are rounded before they are
+    multiplied by the norms, with zeros up to 5000.
     """
     limits = np.finfo(got.dtype)
     assert got.shape == expected.shape
@@ -135,7 +137,7 @@ def agree(got, expected, scale, shift=0):
 
 
 def leading_terms(x, sizes):
-    """The spherical basis at small distances and its three derivatives, in extended precision."""
+    """Return the spherical basis at small distances and its derivatives, in extended precision."""
     derivatives = [[], [], [], []]
     for degree in range(sizes["num_spherical"]):
         for zero in map(np.longdouble, reference.zeros(degree, sizes["num_radial"])):
@@ -163,7 +165,7 @@ COTANGENTS = {
 @pytest.mark.parametrize("columns", COTANGENTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_spherical_basis_at_the_smallest_distances(dtype, columns, hx, rng):
-    """Degree 0 ends in infinity, times 0 as any other number, and the others know nothing of it."""
+    """Degree 0 diverges to infinity; the other degrees are not affected."""
     sizes = {"num_spherical": 10, "num_radial": 3}
     x = nearest(dtype)
     tiny = x[:-1].astype(np.longdouble)
@@ -189,7 +191,7 @@ def test_spherical_basis_at_the_smallest_distances(dtype, columns, hx, rng):
 @pytest.mark.parametrize("hx", [1.0, -2e-30, 0.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_radial_basis_at_the_smallest_distances(dtype, hx, rng):
-    """It is bounded there, and so are its derivatives; a frequency may be 0."""
+    """The basis and its derivatives are bounded there; a frequency may be 0."""
     x, w = nearest(dtype)[:-1], np.array([0, 0.5, 3, -20], dtype)
     gy, hw = rng.standard_normal((len(x), 4)).astype(dtype), rng.standard_normal(4).astype(dtype)
     h = np.full_like(x, hx)
@@ -222,7 +224,7 @@ def test_radial_basis_at_the_smallest_distances(dtype, hx, rng):
 @pytest.mark.parametrize("op", [pyops.radial_basis, pyops.spherical_basis])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_cutoff_is_smooth(op, dtype):
-    """Zero at and beyond it, with two derivatives; nothing at distance 0."""
+    """The basis and two derivatives are 0 from the cutoff on, and at distances up to 0."""
     x = np.array([1, 1.5, 1e30, np.inf, 0, -0.5], dtype)
     more = [np.array([3.0, 6.0], dtype)] if op is pyops.radial_basis else []
     y = op(x, *more)
@@ -299,14 +301,14 @@ def test_nothing_is_written_where_one_output_is_refused():
 @pytest.mark.parametrize("exclude", ["node", "none"])
 @pytest.mark.parametrize("degree", [2, 5, 14, 40])
 def test_both_algorithms_agree(exclude, degree, rng):
-    """Directed edges in one row, and spread over nodes of which each takes its pairs alone."""
+    """The density algorithm agrees with pairwise evaluation of single outgoing edges."""
     nodes = 12
     src, dst = rng.integers(0, nodes, (2, nodes * degree))
     graph = pyops.Graph(src, dst, nodes)
     inputs = arrays(rng, graph, degrees=7)
     y = pyops.dimenet_aggregate(graph, *inputs, exclude=exclude)
     expected = np.zeros_like(y)
-    for e in range(graph.num_edges):  # one edge out of a node: no density pays
+    for e in range(graph.num_edges):  # a single outgoing edge is evaluated by pairs
         into = np.flatnonzero(dst == src[e])
         some = pyops.Graph(
             np.append(src[into] + 1, 0), np.append(0 * into, 1 + dst[e]), nodes + 1, nodes + 1
@@ -338,7 +340,7 @@ def test_zero_vectors_make_no_pair(rng):
 
 @pytest.mark.parametrize("degree", [3, 60])
 def test_collinear_edges(degree, rng):
-    """Angles of 0 and of 180 degrees are ordinary: derivatives are those by the cosine."""
+    """Derivatives at angles of 0 and 180 degrees are those of the cosine."""
     graph = drawn(4, 4, 4 * degree)
     vectors, *rest = arrays(rng, graph)
     vectors = np.array([1.0, -2.0, 0.5]) * rng.choice([-2.0, -1.0, 1.0], (graph.num_edges, 1))
@@ -349,12 +351,12 @@ def test_collinear_edges(degree, rng):
     problem = Problem(pyops.dimenet_aggregate, graph, options, inputs)
     for phase in PHASES:
         for got, expected in zip(problem.run(phase), oracle(problem, phase), strict=True):
-            assert abs(got - expected).max() < 1e-10  # those by the vectors are 0
+            assert abs(got - expected).max() < 1e-10  # derivatives by the vectors are 0
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_at_a_dense_node(value, rng):
-    """It spoils what depends on it, not the edges whose pair with it is excluded."""
+    """NaN spreads to dependent edges, not to edges whose pair with it is excluded."""
     src, dst = rng.integers(0, 3, (2, 300))
     graph = pyops.Graph(src, dst, 3)
     vectors, radial, embedding, weights = arrays(rng, graph)
@@ -369,14 +371,14 @@ def test_nan_at_a_dense_node(value, rng):
 
 
 def star(degree):
-    """Node 0 with so many neighbours, edges into it first; the one back is excluded from each."""
+    """Return a star: node 0 with an edge from each neighbour, then the excluded reverse edges."""
     leaves, centre = np.arange(1, degree + 1), np.zeros(degree, int)
     return pyops.Graph(np.r_[leaves, centre], np.r_[centre, leaves], degree + 1)
 
 
 @pytest.mark.parametrize("degree", [3, 10, 30, 90])
 def test_an_excluded_pair_may_overflow(degree, rng):
-    """The first edge into a node and the one back make no pair, whatever their product would be."""
+    """The product of an excluded pair may overflow without effect."""
     inputs = [a.astype("f") for a in arrays(rng, star(degree))]
     gy = rng.standard_normal(inputs[2].shape).astype("f")
     inputs[2][0] *= 1e25
@@ -390,7 +392,7 @@ def test_an_excluded_pair_may_overflow(degree, rng):
 
 
 def crowds(nodes, degree):
-    """Many edges from each node to each."""
+    """Return many edges between all pairs of nodes."""
     ends = np.random.default_rng(1).integers(0, nodes, (2, nodes * degree))
     return pyops.Graph(*ends, nodes)
 
@@ -398,7 +400,7 @@ def crowds(nodes, degree):
 @pytest.mark.parametrize("exclude", ["node", "image", "none"])
 @pytest.mark.parametrize("graph", [star(80), crowds(2, 70), crowds(20, 70)], ids=str)
 def test_more_edges_than_are_taken_at_once(graph, exclude, rng):
-    """Excluded pairs are few of each mark, or so many that they make a density of their own."""
+    """Excluded pairs are few per label, or so many that they form a density of their own."""
     options = {"num_spherical": 4, "exclude": exclude}
     if exclude == "image":
         options["reverse"] = reverses(graph)
@@ -419,7 +421,7 @@ def test_more_edges_than_are_taken_at_once(graph, exclude, rng):
     ids=str,
 )
 def test_sizes_beyond_a_block(sizes, given, dtype, tolerance, rng):
-    """More channels and radial functions than are taken at once, any number of degrees."""
+    """Any number of channels, radial functions and degrees, beyond the block sizes."""
     degrees, radial, channels, middle = sizes
     graph = drawn(8, 8, 150)
     inputs = dict(zip(NAMES, arrays(rng, graph, degrees, radial, channels, middle), strict=True))
@@ -448,7 +450,7 @@ def test_no_radial_functions(edges, phase):
 
 
 def several(degree, times):
-    """A star with so many edges to and from each of the first four leaves."""
+    """Return a star with multiple edges to and from each of the first four leaves."""
     graph = star(degree)
     repeats = np.where(np.r_[0:degree, 0:degree] < 4, times, 1)
     return pyops.Graph(np.repeat(graph.src, repeats), np.repeat(graph.dst, repeats), degree + 1)
@@ -458,7 +460,7 @@ def several(degree, times):
 @pytest.mark.parametrize("degree", [6, 20, 60, 90])
 @pytest.mark.parametrize(("times", "brings"), [(1, "embedding"), (4, "embedding"), (30, "radial")])
 def test_excluded_edges_cost_no_digits(times, brings, degree, factor, rng):
-    """However far they are ahead of those that are not excluded, and however many they are."""
+    """Excluded edges cause no cancellation, however dominant and however many they are."""
     graph = several(degree, times)
     exact = dict(zip(NAMES, arrays(rng, graph), strict=True))
     exact["gy"] = rng.standard_normal(exact["embedding"].shape)
@@ -527,7 +529,7 @@ def test_refused(options, error, message, rng):
 
 
 def test_images(rng):
-    """The reverse edge alone is left out, not others to the same node."""
+    """Only the reverse edge is excluded, not other edges to the same node."""
     src, dst = [0, 1, 0, 1, 2], [1, 0, 1, 0, 0]
     graph, reverse = pyops.Graph(src, dst), np.array([1, 0, 3, 2, -1], np.int32)
     inputs = arrays(rng, graph)

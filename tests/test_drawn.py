@@ -1,4 +1,4 @@
-"""Drawn by hypothesis: graphs, widths, options, layouts and precisions, against the references."""
+"""Property-based tests by hypothesis: graphs, widths, options, layouts and precisions."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def graphs(draw):
     entries = draw(st.integers(0, most))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     dtype = draw(st.sampled_from([np.int32, np.int64]))
-    hubs = draw(st.integers(1, max(1, num_dst)))  # the first so many nodes have all entries
+    hubs = draw(st.integers(1, max(1, num_dst)))  # the first `hubs` nodes have all entries
     src = rng.integers(0, num_src, entries).astype(dtype)
     dst = rng.integers(0, min(hubs, num_dst), entries).astype(dtype)
     if draw(st.booleans()):
@@ -48,7 +48,7 @@ def problems(draw, name):
     widths |= {"channels": draw(width), "middle": draw(width)}
     widths["points"] = max(2, widths["modes"] + draw(st.integers(0, 40)))
     problem = case.problem(draw(graphs()), seed=draw(st.integers(0, 2**32)), **widths)
-    if "basis" in problem.arrays:  # beyond, second derivatives lose more than the bound has
+    if "basis" in problem.arrays:  # beyond, second derivatives lose more than the bound allows
         assume(np.linalg.cond(problem.arrays["basis"]) < 30)
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     layout = draw(st.sampled_from([np.array, *LAYOUTS.values()]))

@@ -1,4 +1,4 @@
-"""Float32 against float64, with the error that rounding and the number of terms explain."""
+"""Float32 against float64, to the error explained by rounding and the number of terms."""
 
 import numpy as np
 import pytest

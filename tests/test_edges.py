@@ -1,4 +1,4 @@
-"""Graphs packed without Python, as C and Fortran do it."""
+"""Graphs packed without Python, as from C and Fortran."""
 
 import ctypes
 
@@ -17,7 +17,7 @@ def address(array):
 
 
 def pack_edges(sizes, base, row, node, edge=None):
-    """Offsets, nodes, edges, the wrong entry and the status."""
+    """Return offsets, nodes, edges, the position of an invalid entry and the status."""
     arrays = [np.array(a, np.int32) for a in (row, node)]
     arrays.append(None if edge is None else np.array(edge, np.int64))
     offsets, edges = np.empty(max(sizes[0], 0) + 1, np.int64), np.empty(len(row), np.int64)

@@ -1,4 +1,4 @@
-"""The elementwise functions and their derivatives, and what holds where they are not smooth."""
+"""Elementwise functions and their derivatives, also where they are not smooth."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ EXACT |= {"softplus": lambda x: np.logaddexp(0, x), "silu": lambda x: x * specia
 
 @pytest.mark.parametrize("name", [name for name in UNARY if name in EXACT])
 def test_accuracy(name):
-    """Within 5 units in the last place, everywhere."""
+    """Errors are at most 5 units in the last place, over the whole domain."""
     low, high = {"arcsin": (-1, 1), "tan": (-1.5, 1.5)}.get(name, (-60, 60))
     x = np.linspace(low, high, 100_003).astype(np.float32)
     x = np.concatenate([x, 1e-3 * x, 1e-20 * x])
@@ -85,7 +85,7 @@ def test_accuracy(name):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @every_function
 def test_place_in_the_array_does_not_matter(name, dtype):
-    """Vectors, remainders and single elements give the same bits."""
+    """Vector lanes, remainders and single elements give the same bits."""
     p = problem(name, "long row", dtype)
     if name in BINARY:
         p.inputs[1] = np.broadcast_to(p.inputs[1], p.inputs[0].shape).copy()
@@ -111,7 +111,7 @@ def test_nan_comes_through(name, dtype):
 
 
 def slopes(name, *points):
-    """The first and the pure second derivatives at a point."""
+    """Return the first and the pure second derivatives at a point."""
     op, points = FUNCTIONS[name], [np.array(p, np.float64) for p in points]
     one, none = np.array(1.0), [None] * len(points)
     first = [float(g) for g in op.backward(*points, one)]
@@ -179,7 +179,7 @@ def test_slope_of_leaky_relu():
         pyops.leaky_relu(x, negative_slope=np.nan)
 
 
-# a, b, and the gradient by b of a * b for gy = 1, and that by a where it is not obvious
+# a, b, the gradient of a * b by b for gy = 1, and the gradient by a if it differs
 KNOWN = {
     "row of a": ([[1, 2, 3]], [[4, 5, 6], [7, 8, 9], [1, 2, 3], [4, 5, 6]], [[1, 2, 3]] * 4),
     "row": (np.arange(1, 7).reshape(2, 3), [0.1, 0.2, 0.3], [5, 7, 9]),

@@ -1,4 +1,4 @@
-"""The examples, at a small size."""
+"""Examples at a small size."""
 
 import sys
 from pathlib import Path
@@ -27,7 +27,7 @@ def burgers(monkeypatch):
 
 
 def test_darcy(darcy, tmp_path):
-    """A little training beats the mean solution and the linear map, on both meshes."""
+    """A few training steps beat the mean solution and the linear map, on both meshes."""
     picture = tmp_path / "darcy.png"
     sizes = "--steps=90", "--samples=48", "--spacing=0.1", "--layers=3"
     errors = darcy.main([*sizes, f"--output={picture}"])
@@ -38,7 +38,7 @@ def test_darcy(darcy, tmp_path):
 
 
 def test_darcy_gradient(darcy, monkeypatch):
-    """The whole network in float64, against central differences in a random direction."""
+    """The gradient of the whole network in float64 agrees with central differences."""
     monkeypatch.setattr(darcy, "PRECISION", np.float64)
     fields = darcy.draw_fields(darcy.BATCH, seed=0)
     flows = darcy.solve_flows(darcy.make_mesh(0.2, seed=0), fields)
@@ -56,7 +56,7 @@ def test_darcy_gradient(darcy, monkeypatch):
 
 
 def test_burgers(burgers, tmp_path):
-    """A little training beats the linear map."""
+    """A few training steps beat the linear map."""
     picture = tmp_path / "burgers.png"
     sizes = "--steps=120", "--samples=128", "--points=32"
     errors = burgers.main([*sizes, f"--output={picture}"])
@@ -67,7 +67,7 @@ def test_burgers(burgers, tmp_path):
 
 
 def test_burgers_data(burgers):
-    """Against half the step, and the decay of a wave too small to steepen."""
+    """Data agree with half the time step, and with the decay of a wave too small to steepen."""
     waves = burgers.draw_waves(3, seed=0)
     _, coarse = burgers.solve_waves(waves, 33)
     _, fine = burgers.solve_waves(waves, 33, steps=600)
@@ -78,7 +78,7 @@ def test_burgers_data(burgers):
 
 @pytest.mark.parametrize("kind", ["ONO", "LNO"])
 def test_burgers_gradient(burgers, monkeypatch, kind):
-    """The whole network in float64, against central differences in a random direction."""
+    """The gradient of the whole network in float64 agrees with central differences."""
     monkeypatch.setattr(burgers, "PRECISION", np.float64)
     rng = np.random.default_rng(0)
     network = burgers.Network(kind, 24)
@@ -106,7 +106,7 @@ def forces(monkeypatch):
 
 
 def test_forces(forces, tmp_path):
-    """A little training beats the guess of no forces, on molecules not seen; so do pairs."""
+    """A few training steps beat zero forces on unseen molecules; so does the pair potential."""
     picture = tmp_path / "forces.png"
     sizes = "--frames=2", "--steps=30", "--seconds=40"
     errors = forces.main([*sizes, f"--output={picture}"])
@@ -118,7 +118,7 @@ def test_forces(forces, tmp_path):
 
 @pytest.mark.slow
 def test_forces_of_other_molecules(forces, tmp_path):
-    """Five times nearer than no forces, and nearer than the pair potential."""
+    """The error is a fifth of that of zero forces, and less than that of the pair potential."""
     sizes = "--steps=400", "--seconds=1000"
     errors = forces.main([*sizes, f"--output={tmp_path / 'forces.png'}"])
     best, pairs, zero = (errors[name][0] for name in ("DimeNet++", "pair potential", "zero"))
@@ -145,7 +145,7 @@ def test_forces_are_slopes_and_turn_along(forces, rng):
 
 
 def test_forces_in_a_crystal(forces, rng):
-    """A supercell has the same energy for each of its cells."""
+    """A supercell has the energy of its unit cell, once per cell."""
     cell = np.diag([3.0, 3.5, 4.0]) + 0.2 * rng.standard_normal((3, 3))
     kinds, positions = np.array([1, 0, 3]), rng.uniform(0, 3, (3, 3))
     (energy,), push = networks(forces, [kinds], [positions], cells=cell)
@@ -156,7 +156,7 @@ def test_forces_in_a_crystal(forces, rng):
 
 
 def test_gradient_of_a_force_loss(forces, rng):
-    """Through the second derivatives of every operator, against central differences."""
+    """The gradient, by second derivatives of every operator, agrees with central differences."""
     positions = rng.uniform(0, 3, (5, 3))
     batch = forces.Batch([np.array([3, 0, 0, 1, 2])], [positions])
     start, unflatten = flatten(forces.draw_network(rng, width=8, blocks=1))
@@ -181,7 +181,7 @@ def power_grid(monkeypatch):
 
 
 def test_power_grid(power_grid, tmp_path):
-    """A little training beats the linear maps, on loads not seen."""
+    """A few training steps beat the linear maps, on unseen loads."""
     picture = tmp_path / "power_grid.png"
     sizes = "--case=case118", "--scenarios=48", "--steps=60"
     errors = power_grid.main([*sizes, f"--output={picture}"])
@@ -191,7 +191,7 @@ def test_power_grid(power_grid, tmp_path):
 
 
 def test_power_grid_gradient(power_grid, monkeypatch):
-    """The whole network in float64, against central differences in a random direction."""
+    """The gradient of the whole network in float64 agrees with central differences."""
     monkeypatch.setattr(power_grid, "PRECISION", np.float64)
     scenarios = power_grid.solve_scenarios("case57", power_grid.BATCH, seed=0)
     features, rng = power_grid.Features(scenarios), np.random.default_rng(0)

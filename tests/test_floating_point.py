@@ -1,7 +1,7 @@
 """No kernel raises a floating-point exception on data whose results are finite.
 
-Programs that trap them end where one does. What compilers make of a loop differs from level to
-level, and so does what vectors compute beside the elements that count.
+Programs that trap exceptions would be terminated. Compiled loops differ between instruction sets,
+as do the unused lanes of vectors.
 """
 
 import os
@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory):
-    """A library that fills memory and stack with signalling NaN."""
+    """Return a library that fills memory and stack with signalling NaN."""
     target = tmp_path_factory.mktemp("scratch") / "scratch.so"
     source = Path(__file__).with_name("scratch.c")
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", source, "-o", target], check=True)

@@ -1,4 +1,4 @@
-"""Children of a process whose kernels use several threads."""
+"""Child processes of a process whose kernels use several threads."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_fork(forks):
 
 
 def test_fork_by_others():
-    """A fork that Python does not know of, as libraries in C make them."""
+    """A fork that bypasses Python, as in C libraries, is safe."""
     run("""
         import ctypes, os, signal
         signal.alarm(55)
@@ -50,7 +50,7 @@ def test_fork_by_others():
     ],
 )
 def test_pool(method, workers):
-    """Workers that live for one task each, while their parent computes."""
+    """Workers that live for one task each run while their parent computes."""
     run(f"""
         import multiprocessing, signal
         signal.alarm(55)

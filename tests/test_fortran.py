@@ -1,5 +1,4 @@
-"""The Fortran face, compiled by each compiler here: every node against finite differences in
-Fortran, and all that these checks have seen against Python."""
+"""Fortran API, compiled by each available compiler: nodes against finite differences and Python."""
 
 import itertools
 import re
@@ -16,9 +15,9 @@ from .compilers import COMPILERS, ROOT, Build, Installed, Sources, Whole, availa
 PROGRAMS = ROOT / "tests" / "fortran"
 EXAMPLES = ROOT / "examples" / "fortran"
 WIDE = ("-fdefault-integer-8",)
-"""Programs whose default integers and logicals have 8 bytes, beside modules where they have 4."""
+"""Programs with 8-byte default integers and logicals, beside modules with 4-byte ones."""
 UNCHECKED = {"gfortran": ("-O0", "-fcheck=no-all", "-fno-sanitize=all"), "flang-22": ("-O0",)}
-"""What makes long programs compile in a fraction of the time."""
+"""Flags that reduce the compile time of long programs."""
 pytestmark = pytest.mark.bare
 every_program = pytest.mark.parametrize(
     "program", ["originals", "tapes", "misuse", "molecules", "watched"]
@@ -41,7 +40,7 @@ FORMULAS = {
     "gather": lambda x: x[[3, 0, 0, 1, 3, 3]],
     "network": lambda a, b, c, d: np.tanh(c[[1, 1, 0]] @ b + d) @ a,
 }
-"""What is no operator of Python; a matrix of Fortran is seen transposed."""
+"""Formulas of procedures that are no Python operators; Fortran matrices appear transposed."""
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +56,7 @@ def build(request, sources, tmp_path_factory):
 
 
 def expanded(sources, variant, *names):
-    """Test programs of all operators, in a variant."""
+    """Generate the test programs of all operators, in a variant."""
     for name in names:
         target = sources.folder / f"{name}_{variant}.f90"
         sources.expand(PROGRAMS / f"{name}.fypp", target, VARIANT=variant, KERNELS=sources.kernels)
@@ -73,7 +72,7 @@ def test_nodes(build, sources, variant):
 
 
 def check_written(file, variant):
-    """What a program has seen of every operator, against Python."""
+    """Check the results that a program wrote for every operator against Python."""
     dtype, tolerance = {"r8": (np.float64, 1e-12), "r4": (np.float32, 2e-4)}[variant]
     seen = set()
     for name, arrays in written(file, dtype):
@@ -89,7 +88,7 @@ def check_written(file, variant):
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_kernels_too(sources, compiler, tmp_path):
-    """The whole library by each compiler."""
+    """Compile the whole library by each compiler."""
     if compiler not in available():
         pytest.skip(f"no {compiler} here")
     test_nodes(Whole(compiler, sources, tmp_path), sources, "r8")
@@ -103,13 +102,13 @@ def test_program(build, program, wide):
 
 
 def test_examples_with_wide_integers(build):
-    build.run(EXAMPLES / "gno_conv.f90", flags=WIDE)  # it compares its gradient with differences
+    build.run(EXAMPLES / "gno_conv.f90", flags=WIDE)  # compares its gradient with differences
     for name in "darcy", "burgers":
         build.link(EXAMPLES / "adam.f90", EXAMPLES / f"{name}.f90", flags=WIDE)
 
 
 def test_kinds(build, sources):
-    """Integers and logicals of both kinds in all mixtures; none is cut to 4 bytes."""
+    """Integers and logicals of both kinds in all combinations; none is truncated to 4 bytes."""
     programs = PROGRAMS / "listening.f90", *expanded(sources, "r4", "kinds")
     build.run(*programs, flags=UNCHECKED[build.compiler])
 
@@ -128,7 +127,7 @@ def run(program, *arguments):
 
 
 def test_mistakes_stop_the_program(build):
-    """Each one that goes on where there is a handler, unless its status is watched."""
+    """Errors stop the program, unless a handler continues or the status is checked."""
     programs = PROGRAMS / "listening.f90", PROGRAMS / "misuse.f90"
     program = build.link(*programs, flags=UNCHECKED[build.compiler])
     told = [line.split(" ", 1) for line in run(program).stdout.splitlines()]
@@ -144,11 +143,11 @@ def test_mistakes_stop_the_program(build):
         assert [line for line in done.stderr.splitlines() if "pyops: " in line] == expected
         assert done.returncode == 1
         if build.compiler == "gfortran":
-            assert re.search(r"misuse\.f90:\d+", done.stderr)  # the lines that led there
+            assert re.search(r"misuse\.f90:\d+", done.stderr)  # the source lines of the call stack
 
 
 def test_watched_errors_are_written_once(build):
-    """The first of a tape, not that of every step."""
+    """Only the first error of a tape is printed, not one per step."""
     programs = PROGRAMS / "listening.f90", PROGRAMS / "watched.f90"
     program = build.link(*programs, flags=UNCHECKED[build.compiler])
     lines = run(program).stderr.splitlines()
@@ -158,12 +157,12 @@ def test_watched_errors_are_written_once(build):
 @every_program
 @pytest.mark.skipif("gfortran" not in available(), reason="no gfortran here")
 def test_program_of_users(program, tmp_path):
-    """With the modules and the library as they are installed."""
+    """A user program compiles with the installed modules and library."""
     Installed(tmp_path).run(PROGRAMS / "listening.f90", PROGRAMS / f"{program}.f90")
 
 
 def written(file, dtype):
-    """Name and arrays of each check, as NumPy has them."""
+    """Yield name and arrays of each check, in NumPy layout."""
     lines = iter(file.read_text().splitlines())
 
     def matrix():
@@ -182,7 +181,7 @@ def written(file, dtype):
 
 
 def by_python(name, arrays):
-    """The same results as far as Python has the operator."""
+    """Return the same results by Python, if Python has the operator."""
     inputs = [arrays[n] for n in itertools.takewhile(lambda n: n != "gy", arrays)]
     names = [f"x{i}" for i in range(len(inputs))]
     if name in FORMULAS:
@@ -219,7 +218,7 @@ def by_python(name, arrays):
 
 
 def fill(op, given, arguments):
-    """Inputs, gy and cotangents in the forms of the declaration, None where one is not given."""
+    """Return inputs, gy and cotangents in the declared forms, None for absent ones."""
     forms = [i.forms[-1] for i in op.signature.inputs.values()]
 
     def complete(arrays):

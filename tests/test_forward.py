@@ -1,4 +1,4 @@
-"""Values against the references."""
+"""Forward passes against the references."""
 
 import pytest
 

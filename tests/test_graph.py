@@ -1,4 +1,4 @@
-"""What a graph holds."""
+"""Attributes and indices of graphs."""
 
 import copy
 import pickle
@@ -174,7 +174,7 @@ def test_nothing_is_packed_that_is_not_read(rng):
 
 
 def test_packing_takes_linear_time():
-    """Of graphs that no cache holds, in time of processors: other programs may be at work, too."""
+    """Uses graphs beyond cache sizes, and processor time, which other programs do not affect."""
 
     def seconds(entries):
         graph = drawn(10**6, 10**6, entries)

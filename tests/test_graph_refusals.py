@@ -1,4 +1,4 @@
-"""What a graph must refuse, with the error and its message."""
+"""Invalid graphs are refused with the right error and message."""
 
 import re
 
@@ -66,7 +66,7 @@ def test_ranks_of_csc(values, name):
 
 @pytest.mark.parametrize("name", ["src", "dst"])
 def test_masked_arrays(name):
-    """A mask would be lost."""
+    """Masked arrays are refused: the mask would be lost."""
     values = np.ma.array([0, 1], mask=[False, True])
     with pytest.raises(TypeError, match=f"^Graph: {name}: expected .*, got .*MaskedArray"):
         Graph(**{"src": good, "dst": good, name: values})

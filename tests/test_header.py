@@ -1,4 +1,4 @@
-"""What pyops.h says of the arguments of procedures holds: NULL wherever it allows NULL."""
+"""pyops.h describes arguments correctly: NULL is accepted wherever the header allows it."""
 
 import ctypes
 import inspect
@@ -28,13 +28,13 @@ BLOCKS = {m[1]: m[2] for m in re.finditer(r"^/\* (\w+): (.*?)\*/", header(), re.
 
 
 def meanings(room):
-    """The text of each argument of an operator's procedures."""
+    """Return the text of each argument of an operator's procedures."""
     table = re.findall(r"^ \* (\w+)  +(.*(?:\n \*   .*)*)", BLOCKS[room], re.MULTILINE)
     return {name: " ".join(re.sub(r"\n \* +", " ", text).split()) for name, text in table}
 
 
 def bits(text, phase):
-    """The bit of each array in a mask, as its text lists them for all procedures or for one."""
+    """Return the bit of each array in a mask, as its text lists them."""
     (part,) = [p for p in text.split("; ")[1:] if ":" not in p or p.startswith(f"{phase}:")] or [""]
     return {name: int(bit) for bit, name in re.findall(r"(\d+) (\w+)", part)}
 
@@ -45,13 +45,13 @@ class Nulls:
     def __init__(self, room):
         self.room, self.texts, self.met = room, meanings(room), set()
         self.by_bit = BITS if room == "elementwise" else BITS[1:]
-        """The masks that say of every array whether it may be NULL."""
+        """Masks whose bits determine whether an array is NULL."""
 
     def phase(self, name):
         return name.removeprefix(f"pyops_{self.room}_").rpartition("_")[0]
 
     def masks(self, name):
-        """For each array that a mask of a procedure has a bit for: the mask and the bit."""
+        """Return the mask and the bit of each array for which a procedure takes a mask."""
         phase = self.phase(name)
         taken = set(prototypes()[name])
         listed = [
@@ -63,7 +63,7 @@ class Nulls:
         return {array: (mask, bit) for mask, array, bit in listed if array in taken}
 
     def allowed(self, name):
-        """The arguments of a procedure that the header lets be NULL."""
+        """Return the arguments of a procedure that the header allows to be NULL."""
         masks = self.masks(name)
         found = {n for n in masks if masks[n][0] in self.by_bit and n != "y"}
         found |= {
@@ -73,7 +73,7 @@ class Nulls:
         return found if second else found - {"gy"}
 
     def now(self, name, argument, given):
-        """Whether an argument is NULL in a call with these values."""
+        """Return whether an argument is NULL in a call with these values."""
         mask, bit = self.masks(name).get(argument, (None, 0))
         if mask in self.by_bit:
             return not given[mask] & bit
@@ -88,7 +88,7 @@ class Nulls:
 
 
 class Bare(Kernel):
-    """A procedure of the library with NULL for all that may be NULL."""
+    """Procedure of the library called with NULL for all optional arguments."""
 
     def __init__(self, wrapper, nulls):
         name = symbol(wrapper)
@@ -103,19 +103,19 @@ class Bare(Kernel):
 
 
 class Hollow(Bare):
-    """A procedure of the library with NULL for all arrays without elements, too."""
+    """Procedure of the library called with NULL also for all empty arrays."""
 
     def address(self, name, given):
         return nullcontext() if not given[name].size else super().address(name, given)
 
 
 def subsets(names):
-    """None of them, each alone, and all."""
+    """Yield none of the names, each alone, and all."""
     return dict.fromkeys([(), *((name,) for name in names), tuple(names)])
 
 
 def calls(problem):
-    """Every phase with some of the cotangents and of the results."""
+    """Yield every phase with subsets of the cotangents and of the results."""
     signature = problem.op.signature
     graph = [] if problem.graph is None else [problem.graph]
     given = [n for n in signature.inputs if problem.arrays[n] is not None]
@@ -145,7 +145,7 @@ def calls(problem):
 
 
 def chosen(name):
-    """Cases with every choice of an option and every absent input among them."""
+    """Return cases that cover every choice of an option and every absent input."""
     met = set()
     for case in VARIANTS:
         new = {*case.choices, ("absent", case.absent)} - met
@@ -160,7 +160,7 @@ def arrays(results):
 
 @pytest.mark.parametrize("name", sorted(OPERATORS))
 def test_null(name):
-    """The results are those without NULL, and every argument that may be NULL has been."""
+    """Results equal those without NULL, and every argument that may be NULL has been NULL."""
     nulls = Nulls(name)
     graphs = GRAPHS if OPERATORS[name].signature.has_graph else GRAPHS[:1]
     for case, graph, dtype in itertools.product(chosen(name), graphs, (np.float32, np.float64)):
@@ -215,7 +215,7 @@ def check_all_met(nulls):
 
 @pytest.mark.parametrize("name", sorted(OPERATORS))
 def test_sizes(name):
-    """Each is described by the arrays that have it, by what it counts or as an option."""
+    """Each size is described by the arrays that have it, by what it counts or as an option."""
     signature, texts = OPERATORS[name].signature, meanings(name)
     shapes = " ".join(re.findall(r"^\[.*\]", "\n".join(texts.values()), re.MULTILINE))
     sizes = {n for n in re.findall(r"[a-z]\w*", shapes) if texts.get(n, "[")[0] != "["}
@@ -226,7 +226,7 @@ def test_sizes(name):
 
 @pytest.mark.parametrize("pack", [n for n in vars(blocks) if n.startswith("pack_")])
 def test_order_of_blocks(pack):
-    """The header has the order and the parts, and sends nobody to Python."""
+    """The header describes the order of the parts itself, without reference to Python."""
     parts = [*inspect.signature(getattr(blocks, pack)).parameters]
     texts = [t for name in OPERATORS for t in meanings(name).values() if "Parts:" in t]
     found = [t.partition("Parts:")[2] for t in texts]

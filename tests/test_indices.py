@@ -1,4 +1,4 @@
-"""Every argument that is an array of indices, in every front end, refuses what is none."""
+"""Every argument that is an array of indices refuses other values, in every front end."""
 
 from collections import UserList, deque
 from decimal import Decimal
@@ -46,7 +46,7 @@ LOSSY = {
 
 
 class Column(list):
-    """A column of a table: an array of objects only when NumPy asks for it."""
+    """Column of a table: becomes an object array only in `__array__`."""
 
     def __array__(self, dtype=None, copy=None):
         return np.array([*self], object).astype(dtype or object)
@@ -75,7 +75,7 @@ TOO_LARGE = {
 
 
 def with_rows(name, module=pyops, convert=np.asarray):
-    """An operator of a front end as a function of the row numbers that one of its options takes."""
+    """Return an operator of a front end as a function of its option of row indices."""
     case = next(c for c in variants(OPERATORS[name]) if "image" in dict(c.choices).values())
     problem = case.problem(Graph([0, 1, 2, 3], [1, 0, 3, 2]))
     (option,) = problem.op.signature.indexed
@@ -86,13 +86,13 @@ def with_rows(name, module=pyops, convert=np.asarray):
 
 
 def with_graph(function, rows=3):
-    """A low-level call of pylibcugraphops with an output, features and a graph of three edges."""
+    """Return a low-level call of pylibcugraphops on a graph of three edges."""
     x, graph = np.ones((rows, 1)), make_csc([0, 1, 2, 3], [1, 2, 0])
     return lambda *values: function(np.zeros_like(x), x, graph, *values)
 
 
 def on_edges(coo_idx=PAIRS, offsets=(0, 1, 2, 3), order=(2, 0, 1)):
-    """A sum over the edges into edges, which are sorted both ways by the caller."""
+    """Return a sum over the incoming edges of edges, given in both orders by the caller."""
     arrays = (np.ones(shape) for shape in ((3, 4), (3, 3), (3, 42), (3, 4), (46, 4)))
     return dimenet.agg_edge_to_edge_fwd(*arrays, coo_idx, offsets, order)
 
@@ -175,7 +175,7 @@ def test_too_large_for_int64(values, argument):
 
 
 def test_arguments_that_fit():
-    """What the table calls does take indices, so that only the values are refused."""
+    """The calls of the table accept valid indices, so that only the values are refused."""
     on_edges(), back(), partial(), located([[0], [1], [2]])
     with_types(make_csc_hg), with_types(make_bipartite_csc_hg)
 

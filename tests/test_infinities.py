@@ -1,7 +1,7 @@
-"""An infinity is a value like others to what compares: extremes, and softmax of minus infinity.
+"""Comparisons treat infinities like other values: extremes, and softmax of minus infinity.
 
-What compares cannot tell an infinity from a finite number beyond all others, so results are those
-with such a number in its place.
+A comparison does not distinguish an infinity from a finite value larger than all others, so results
+are those with such a value in its place.
 """
 
 from dataclasses import replace
@@ -24,9 +24,9 @@ both_types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 def spread(rng, shape, dtype):
-    """Values of which a third is finite, the others a number beyond all finite ones, or minus it.
+    """Return values, a third of them ordinary, the others dominant with either sign.
 
-    The first column has no finite value and the last none either, of one sign each.
+    The first and the last column have dominant values only, of one sign each.
     """
     x = rng.standard_normal(shape)
     kinds = rng.integers(-1, 2, shape)
@@ -36,7 +36,7 @@ def spread(rng, shape, dtype):
 
 
 def infinite(x):
-    """The same with infinities in the place of numbers beyond all others."""
+    """Replace the dominant values by infinities."""
     return None if x is None else np.where(abs(x) < BEYOND**0.5, x, np.copysign(np.inf, x))
 
 
@@ -95,7 +95,7 @@ def test_extremes_over_axes(name, axis, dtype, rng):
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_softmax_of_minus_infinity(graph, phase, dtype, rng):
-    """Weight 0; rows without any other score are NaN, and spoil no other."""
+    """The weight is 0; rows without any other score are NaN and do not affect others."""
     (case,) = (case for case in VARIANTS if case.op == "segment_softmax")
     problem = replace(case, graph=graph).problem().map(dtype)
     logits = problem.arrays["logits"]

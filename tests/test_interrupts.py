@@ -1,4 +1,4 @@
-"""Ctrl-C ends a call that would run for long, and the interpreter lives on."""
+"""Ctrl-C interrupts long calls, and the interpreter survives."""
 
 import os
 import signal
@@ -15,19 +15,19 @@ from .cases import OPERATORS, PHASES, representative, variants
 from .compare import assert_same
 from .graphs import shared
 
-pytestmark = pytest.mark.bare  # instruments slow the kernels down
-DELAYS = 0.4, 0.2, 0.1, 0.05, 0.02  # until the signal: neither before the kernel nor after it
+pytestmark = pytest.mark.bare  # sanitizers slow the kernels down
+DELAYS = 0.4, 0.2, 0.1, 0.05, 0.02  # until the signal, which has to arrive within the kernel
 PROMISED = 0.5
 
 
 SHORT = {"elem_scale", "segment_softmax", "aggregate", "degree_normalised"}
 SHORT |= {"edge_update", "edge_to_edge"}
-"""Those that are over too soon."""
+"""Operators that finish too soon."""
 LONG = [name for name in OPERATORS if name not in SHORT]
 
 
 def heavy(name):
-    """A problem of small arrays and seconds of work in every phase."""
+    """Return a problem of small arrays with seconds of work in every phase."""
     every = [case for case in variants(OPERATORS[name]) if not case.absent]
     case = [case for case in every if "diagonal" not in str(case)][-1]
     if name == "gno_kernel":
@@ -73,14 +73,14 @@ def problem(request):
 
 @pytest.fixture(autouse=True)
 def heard():
-    """Jobs in the background start deaf to Ctrl-C."""
+    """Restore the handler: background jobs ignore Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def interrupted_after(call, delay):
-    """Seconds from the signal to the exception; infinity where the call was over before."""
+    """Return the seconds from the signal to the exception; infinity if the call finished before."""
     sent, ended = [], []
 
     def run():
@@ -104,7 +104,7 @@ def interrupted_after(call, delay):
 
 
 def quickest(call, enough):
-    """Of several trials, for other programs may hold one up."""
+    """Return the best of several trials, as other programs may delay one."""
     seconds = np.inf
     for delay in DELAYS:
         seconds = min(seconds, interrupted_after(call, delay))
@@ -125,14 +125,14 @@ def test_interrupt(problem, phase, threads):
 def test_interrupt_while_a_graph_is_packed():
     entries = np.random.default_rng(0).integers(0, 3_000_000, 30_000_000)
     graph = pyops.Graph(entries, entries[::-1])
-    promised = 2 * PROMISED  # NumPy's part of it answers at its end
+    promised = 2 * PROMISED  # NumPy's share of the call responds at its end
     assert quickest(lambda: graph._indices(("in_edges", "out_edges")), promised) < promised
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", [(2**17, 2**17), (2**34,), (2**32, 4)])
 def test_interrupt_of_sums(shape, threads):
-    """Few parts, as all of them add to one number."""
+    """All tiles add to one element, so there are few of them."""
     pyops.set_num_threads(threads)
     x = np.broadcast_to(np.float64(0.5), shape)
     one = np.ones((1,) * len(shape))

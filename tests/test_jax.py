@@ -1,4 +1,4 @@
-"""The door for JAX, over the operator table: derivatives, transformations, compilation."""
+"""Front end for JAX, over the operator table: derivatives, transformations, compilation."""
 
 import builtins
 import functools
@@ -38,7 +38,7 @@ def test_same_as_numpy(name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_derivatives(name):
-    """Gradients, and both second orders that cost one call, by differences along one direction."""
+    """Gradients and second derivatives agree with differences along one direction."""
     example = Example(name)
     rng = np.random.default_rng(2)
     along = tuple(1e-6 * jnp.asarray(rng.standard_normal(p.shape)) for p in example.primals)
@@ -97,7 +97,7 @@ def test_compiled(name):
 
 
 def test_graphs_as_arguments():
-    """Graphs of equal sizes share what was compiled; each gives its own result."""
+    """Graphs of equal sizes share a compiled function; each gives its own result."""
     rng = np.random.default_rng(3)
     traced = []
 
@@ -128,7 +128,7 @@ def test_shared_edges():
 
 
 def test_compounds():
-    """Results, derivatives and transformations of several operators as one."""
+    """Results, derivatives and transformations of compound operators."""
     x, w = jnp.linspace(0.1, 0.9, 5), jnp.array([3.0, 6.5])
     basis = functools.partial(pj.dimenet_basis, num_spherical=3, num_radial=2)
     expected = pyops.dimenet_basis(np.asarray(x), np.asarray(w), num_spherical=3, num_radial=2)
@@ -174,7 +174,7 @@ def test_empty():
 
 
 def test_threads():
-    """Calls from several threads at once, of compiled functions that take their time."""
+    """Several threads call long-running compiled functions at once."""
     example = Example("gno_conv")
     function = jax.jit(jax.grad(example.energy, example.everything))
     expected, found = function(*example.primals), []
@@ -337,7 +337,7 @@ def test_third_derivatives_are_refused():
 
 
 def test_errors_of_a_run_are_told():
-    """What goes wrong only where a compiled program runs comes back with its message."""
+    """Errors that occur only at run time of a compiled program are raised with their message."""
     call = Call("tanh", "forward", (), 0, (), (True,), (), ())
     x = jnp.ones(3)
     text = text_of(call, [x], [x]).replace("tanh", "no such")
@@ -405,7 +405,7 @@ TRACED |= dict.fromkeys(("floats", "int8", "uint8", "int16", "uint32", "?"), Typ
 @pytest.mark.parametrize("name", INDEXED)
 @pytest.mark.parametrize("rows", TRACED)
 def test_row_numbers_that_are_traced(rows, name):
-    """Are of the type and the shape that fit; the values are looked at in each run."""
+    """Type and shape of traced row indices are checked; their values are checked in each run."""
     call = jax.jit(with_rows(name, pj, jnp.asarray))
     call(jnp.asarray(FITTING))
     given = ROWS[rows] if rows == "absent" else jnp.asarray(ROWS[rows])
@@ -414,7 +414,7 @@ def test_row_numbers_that_are_traced(rows, name):
 
 
 def test_row_numbers_of_another_graph():
-    """What fits one graph is checked anew with another."""
+    """Row indices that are valid for one graph are checked again for another."""
     fitting, other = (pyops.Graph([0, 1, 2, 3], dst) for dst in (FITTING, [2, 3, 0, 1]))
     rows = jnp.asarray(FITTING)
 

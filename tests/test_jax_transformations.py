@@ -25,7 +25,7 @@ SPLIT, WHOLE = PartitionSpec("i"), PartitionSpec()
 
 
 def loss(function):
-    """A sum that every element of the results matters to."""
+    """Return a loss that depends on every element of the results."""
 
     def total(*given):
         y = function(*given)
@@ -35,14 +35,14 @@ def loss(function):
 
 
 def with_rule(function):
-    """The function with a rule of its own, which is what JAX would do."""
+    """Return the function with a custom VJP rule, equal to the one of JAX."""
     ruled = jax.custom_vjp(function)
     ruled.defvjp(lambda *p: jax.vjp(function, *p), lambda pull, cotangent: pull(cotangent))
     return ruled
 
 
 def scanned(function):
-    """The second of two steps, whose inputs are those of the first one's carry."""
+    """Return the results of the second of two scan steps, with inputs carried from the first."""
 
     def step(carry, scale):
         return tuple(scale * c for c in carry), function(*carry)
@@ -56,7 +56,7 @@ def scanned(function):
 
 
 def looped(function):
-    """The second of two rounds; only forward mode goes through it."""
+    """Return the results of the second of two loop iterations; forward mode only."""
 
     def call(*given):
         def body(state):
@@ -69,7 +69,7 @@ def looped(function):
 
 
 def chosen(function):
-    """One of two branches, by a value that is not known before the program runs."""
+    """Return one of two branches, by a value that is unknown at compile time."""
 
     def other(*given):
         return jax.tree.map(jnp.zeros_like, function(*given))
@@ -81,7 +81,7 @@ def chosen(function):
 
 
 def mapped(place):
-    """The second of a batch along one input alone."""
+    """Return the second element of a batch along one input alone."""
 
     def transform(function):
         def call(*given):
@@ -97,7 +97,7 @@ def mapped(place):
 
 
 def exported(primals):
-    """What an exported function computes, for inputs of the shapes of these."""
+    """Return the results of an exported function, for inputs of these shapes."""
 
     def transform(function):
         allowed = jax.export.DisabledSafetyCheck.custom_call("pyops")
@@ -108,7 +108,7 @@ def exported(primals):
 
 
 def split(place, check):
-    """The second device's share of a batch along one input; others are whole on both devices."""
+    """Return the second device's shard of a batch along one input; other inputs are replicated."""
 
     def transform(function):
         def call(*given):
@@ -133,7 +133,7 @@ def split(place, check):
 
 
 def transformations(example):
-    """By name; each of the inputs is that of a batch, and that of the devices, once."""
+    """Return transformations by name; each input is batched once and sharded once."""
     count = len(example.primals)
     every = {
         "checkpoint": jax.checkpoint,
@@ -211,7 +211,7 @@ def test_compilation_disabled_by_the_environment():
 
 @pytest.mark.parametrize("name", ["aggregate", "multiply"])
 def test_second_derivatives(name):
-    """Of both orders of modes, without compilation, recomputed, and across devices."""
+    """Both orders of modes, without compilation, recomputed, and across devices."""
     example = Example(name)
     tangents, _ = example.moved()
 
@@ -241,7 +241,7 @@ def test_second_derivatives(name):
 
 
 def test_graphs_are_not_kept_from_a_trace():
-    """What the first call makes of a graph serves later ones, also where it ran on two devices."""
+    """Data that the first call caches in a graph serve later calls, also across two devices."""
     graph, x = pyops.Graph([0, 1, 1], [1, 0, 0]), jnp.ones((2, 2, 3))
     across = jax.shard_map(
         lambda x: pj.aggregate(graph, x[0])[None], mesh=MESH, in_specs=SPLIT, out_specs=SPLIT
@@ -252,7 +252,7 @@ def test_graphs_are_not_kept_from_a_trace():
 
 
 def test_graphs_that_are_arguments():
-    """One for each of a batch, each step of a loop, each branch and each device."""
+    """Graphs are arguments: one per batch element, loop step, branch and device."""
     rng = np.random.default_rng(0)
     plain = [pyops.Graph(rng.integers(0, 6, 20), rng.integers(0, 5, 20), 6, 5) for _ in range(2)]
     graphs, x = [pj.Graph(g) for g in plain], jnp.asarray(rng.standard_normal((6, 3)))

@@ -1,4 +1,4 @@
-"""Numbers worked out by hand and by the library that the operators come from."""
+"""Results computed by hand and by the library that the operators originate from."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_diagonal_kernel():
 
 @pytest.mark.parametrize("max_degree", [0, 1, 4, 10])
 def test_second_derivatives_of_harmonics(max_degree, rng):
-    """As sphericart has them."""
+    """Second derivatives agree with those of sphericart."""
     sphericart = pytest.importorskip("sphericart")
     vectors, h = rng.standard_normal((2, 50, 3))
     gy = rng.standard_normal((50, (max_degree + 1) ** 2))

@@ -1,4 +1,4 @@
-"""Sums of many terms, and arrays of more elements than int32 counts."""
+"""Sums of many terms, and arrays of more elements than int32 can count."""
 
 import tempfile
 from dataclasses import replace
@@ -15,7 +15,7 @@ from .programs import run
 ONES = 2**25
 ROWS, WIDTH = 2**22 + 5, 512
 MATRICES = {"in_features": 16, "out_features": 32}
-# The widths with which the array of the edges has rows of WIDTH elements.
+# Widths for which the array of edges has rows of WIDTH elements.
 EDGE_ARRAYS = {
     "gno_aggregate": ("kappa", MATRICES),
     "gno_conv": ("coords", {"dim": WIDTH}),
@@ -42,7 +42,7 @@ ABSENT["aggregate"] = ("weight",)
 
 
 def large_array():
-    """More elements than int32 counts, all 0 and in a file without contents."""
+    """Return an array of zeros with more elements than int32 can count, in a sparse file."""
     with tempfile.TemporaryFile() as file:
         array = np.memmap(file, np.float32, "w+", shape=(ROWS, WIDTH))
     assert array.size > 2**31
@@ -73,7 +73,7 @@ def test_more_elements_than_int32_counts(name):
 
 @pytest.mark.slow
 def test_more_matrix_elements_than_int32_counts():
-    """All rows but the last have coordinates 0, and no gradient comes back to them."""
+    """All rows but the last have coordinates 0 and zero gradients."""
     case = Case("gno_kernel", (("activation", "silu"),), ())
     small = case.problem(pyops.Graph([0] * 6, [0] * 6, 1), hidden=1, **MATRICES).map(np.float32)
     coords, hcoords = np.zeros((2, ROWS, 2), np.float32)
@@ -93,7 +93,7 @@ def test_more_matrix_elements_than_int32_counts():
 
 @pytest.fixture(scope="module")
 def many_entries():
-    """All entries run from one node to one node and share one edge."""
+    """Return a graph whose entries all run from one node to one node and share one edge."""
     zeros = np.zeros(ONES, np.int32)
     return pyops.Graph.from_csc([0, ONES], zeros, 1, zeros)
 
@@ -101,17 +101,17 @@ def many_entries():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in EDGE_ARRAYS if name not in SOFTMAX])
 def test_float32_ones_do_not_saturate(name, many_entries):
-    """Each derivative of this product of ones counts the entries."""
+    """Each derivative of this product of ones equals the number of entries."""
     widths = {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1}
     widths |= {"x_width": 1}
     choices = (("activation", "relu"),) if name == "gno_conv" else CHOICES[name]
     problem = Case(name, choices, ()).problem(many_entries, **widths).map(np.ones_like)
-    if name == "gno_conv":  # U and V are 1, the biases 0
+    if name == "gno_conv":  # U and V are 1, biases 0
         block, tangent = np.array([1.0, 0, 1, 0]), np.array([1.0, 1, 0, 0])
         problem = problem.having(params=block, hparams=tangent)
     if name == "kernel_conv":
         problem = problem.having(bias=np.zeros(1), hbias=np.zeros(1))
-    if name == "aggregate":  # of one part alone
+    if name == "aggregate":  # source features alone
         problem = problem.having(**dict.fromkeys(("own", "hown", "edge", "hedge")))
         problem = problem.having(gy=np.ones((1, 1)))
     problem = problem.map(np.float32)
@@ -126,7 +126,7 @@ def test_float32_ones_do_not_saturate(name, many_entries):
 @pytest.mark.slow
 @pytest.mark.bare
 def test_million_nodes():
-    """Forward and backward on 32 million edges in 16 GB, a few rows against the reference."""
+    """Forward and backward on 32 million edges in 16 GB; some rows are checked by the reference."""
     most = run(
         """
         from tests.reference import gno_conv

@@ -1,4 +1,4 @@
-"""What must not matter, and what must add up."""
+"""Invariances and additivity of operators."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ every_phase = pytest.mark.parametrize("phase", PHASES)
 
 
 def rearranged(problem, graph, **orders):
-    """The problem on another graph, the rows along each axis taken in a new order."""
+    """Return the problem on another graph, with permuted rows along each axis."""
     arrays = {
         name: a if a is None or (axis := problem.rows(name)) not in orders else a[orders[axis]]
         for name, a in problem.arrays.items()
@@ -28,7 +28,7 @@ def rearranged(problem, graph, **orders):
 
 
 def with_rows(problem, change):
-    """The problem with other row numbers, where it has an option of them; -1 stays."""
+    """Return the problem with mapped row indices, if it has such an option; -1 stays."""
     options = dict(problem.options)
     for name in problem.op.signature.indexed.keys() & options.keys():
         rows = options[name]
@@ -79,7 +79,7 @@ def test_nodes_in_another_order(case, phase, rng):
 @every_phase
 @every_variant
 def test_two_graphs_side_by_side(case, phase):
-    """One graph of two parts gives what the parts give, and the sum of what has no rows."""
+    """A disjoint union of graphs gives the results of its parts; gradients of parameters add up."""
     squares = case.op in PAIRED
     one = case.problem(drawn(9, 9 if squares else 7, 40, seed=1))
     other = case.problem(drawn(5, 5 if squares else 6, 20, seed=2))
@@ -112,7 +112,7 @@ def test_two_graphs_side_by_side(case, phase):
 @pytest.mark.parametrize("phase", ["backward", "double_backward", "jvp"])
 @pytest.mark.parametrize("case", VARIANTS, ids=str)
 def test_linear_in_the_cotangents(case, phase, rng):
-    """In gy, and in all h together."""
+    """Results are linear in gy, and in all h together."""
     problem = case.problem()
     cotangents = ["h" + name for name in problem.op.signature.inputs]
     for names in ["gy"], cotangents:
@@ -123,7 +123,7 @@ def test_linear_in_the_cotangents(case, phase, rng):
         mixed = {n: 2 * a - 3 * other[n] for n, a in given.items()}
         runs = [problem.having(**arrays).run(phase) for arrays in (mixed, given, other)]
         if names == ["gy"] and phase == "double_backward":
-            runs = [run[:-1] for run in runs]  # the gradient by gy does not depend on it
+            runs = [run[:-1] for run in runs]  # the gradient by gy does not depend on gy
         got, a, b = runs
         expected = [None if x is None else 2 * x - 3 * y for x, y in zip(a, b, strict=True)]
         assert_close(got, expected, 1e-13)
@@ -132,7 +132,7 @@ def test_linear_in_the_cotangents(case, phase, rng):
 @pytest.mark.parametrize("scale", [2.0**300, 2.0**-300])
 @pytest.mark.parametrize("case", VARIANTS, ids=str)
 def test_huge_and_tiny_cotangents(case, scale):
-    """A power of two changes exponents only."""
+    """A power of two changes only the exponents of results."""
     problem = case.problem()
     scaled = problem.having(gy=scale * problem.arrays["gy"])
     expected = [None if a is None else scale * a for a in problem.run("backward")]

@@ -1,4 +1,4 @@
-"""Large results: memory of their own while they live, kept for the next ones within bounds."""
+"""Memory of large results: owned while they live, then pooled for later results within bounds."""
 
 import copy
 import gc
@@ -29,7 +29,7 @@ def large(pages, dtype=np.float32):
 
 
 def kept():
-    """Pages that nobody has."""
+    """Return the number of unused pooled pages."""
     return sum(pages for owner, pages, _ in Pages.lent if owner() is None)
 
 
@@ -123,13 +123,13 @@ def test_memory_error():
 
 @huge_pages
 def test_memory_is_not_copied():
-    """Two owners would both keep it."""
+    """Pooled memory is not copied with an array, since both copies would own it."""
     with pytest.raises(TypeError, match="cannot be copied"):
         copy.copy(large(2).base)
 
 
 def test_threads():
-    """Arrays taken and dropped at once by many threads are never the same memory."""
+    """Arrays that many threads allocate and free concurrently never share memory."""
     faults = []
 
     def work(number):
@@ -163,7 +163,7 @@ def test_threads():
 
 @huge_pages
 def test_no_interrupt_is_lost():
-    """Not even one that comes while arrays are dropped."""
+    """No interrupt is lost while arrays are freed."""
 
     class InterruptionError(Exception):
         pass

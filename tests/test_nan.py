@@ -1,4 +1,4 @@
-"""A NaN or an infinity reaches exactly what depends on it."""
+"""A NaN or an infinity affects exactly the dependent results."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from pyops import Graph
 
 from .cases import ANGULAR, PHASES, SOFTMAX, VARIANTS
 
-# What softmax lets through is for test_attention.py, and extremes for test_aggregations.py.
+# Softmax is tested in test_attention.py, extremes in test_aggregations.py.
 EXTREMES = "max", "min"
 TABLE = [
     case
@@ -21,19 +21,19 @@ WIDTHS = {"hidden": 3, "in_features": 2, "out_features": 3, "columns": 3, "chann
 
 
 def changed(results, others, tolerance=0):
-    """Where two runs differ, one mask for all results."""
+    """Return where two runs differ, as one mask for all results."""
     pairs = [(a, b) for a, b in zip(results, others, strict=True) if a is not None]
     return np.concatenate([~(abs(a - b) <= tolerance * abs(a)).ravel() for a, b in pairs])
 
 
 def inside(problem):
-    """With distances that stay below the cutoff when they grow: beyond it they do not matter."""
+    """Return the problem with distances below the cutoff, beyond which nothing depends on them."""
     distances = problem.arrays.get("distances")
     return problem if distances is None else problem.having(distances=0.6 * distances)
 
 
 def entries(problem, phase):
-    """Each element of each array: its name, and what comes of a function applied to it."""
+    """Yield for each element its name and a function that reruns the phase with it replaced."""
     for name in problem.names(phase):
         for index, element in np.ndenumerate(problem.arrays[name]):
             if element is not None:
@@ -50,7 +50,7 @@ def entries(problem, phase):
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("case", SMOOTH, ids=str)
 def test_nan(case, phase, graph):
-    if case.op in ANGULAR and graph == "shared edges":  # an edge with itself makes no angle
+    if case.op in ANGULAR and graph == "shared edges":  # an edge with itself has no angle
         ends = [0, 2, 2, 1, 1, 0, 0, 3, 0], [3, 0, 3, 2, 0, 3, 2, 1, 2]
         problem = case.problem(Graph(*ends), **WIDTHS)
     else:
@@ -66,8 +66,10 @@ def test_nan(case, phase, graph):
 @pytest.mark.parametrize("phase", ["double_backward", "jvp"])
 @pytest.mark.parametrize("case", [c for c in SMOOTH if c.op != "kernel_conv"], ids=str)
 def test_nan_with_one_cotangent(case, phase):
-    """What only meets cotangents that are not given does not matter; a weight and its bias,
-    given apart to kernel_conv, count as one."""
+    """Inputs that only multiply absent cotangents have no effect.
+
+    A weight and its bias, separate inputs of kernel_conv, count as one.
+    """
     full = inside(replace(case, graph="isolated nodes").problem(**WIDTHS))
     cotangents = ["h" + name for name in full.op.signature.inputs if full.arrays[name] is not None]
     for kept in cotangents:

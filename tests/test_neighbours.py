@@ -1,4 +1,4 @@
-"""The library beside others in one process: the processor's modes, OpenMP, torch."""
+"""The library beside others in one process: processor modes, OpenMP, torch."""
 
 import importlib.util
 import os
@@ -15,7 +15,7 @@ from .programs import run
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="reads the registers of x86-64")
 def test_floating_point_modes():
-    """Rounding, precision, traps and the flushing of subnormal numbers stay as they were."""
+    """Rounding, precision, traps and the flushing of subnormal numbers remain unchanged."""
     run(
         """
         import ctypes
@@ -42,7 +42,7 @@ def test_floating_point_modes():
     )
 
 
-@threadpool_limits.wrap(limits=4)  # torch may have left OpenMP with one thread
+@threadpool_limits.wrap(limits=4)  # torch may have set OpenMP to one thread
 def test_number_of_threads():
     default = pyops.get_num_threads()
     assert 1 <= default <= min(4, os.cpu_count())
@@ -50,7 +50,7 @@ def test_number_of_threads():
         assert pyops.get_num_threads() == 1
     pyops.set_num_threads(default + 5)
     assert pyops.get_num_threads() == default + 5
-    with threadpool_limits(1):  # the later of the two holds
+    with threadpool_limits(1):  # the later limit holds
         assert pyops.get_num_threads() == 1
         pyops.set_num_threads(default + 3)
         assert pyops.get_num_threads() == default + 3

@@ -1,4 +1,4 @@
-"""The node cases of ONNX for these operators, through a small adapter."""
+"""ONNX node test cases for these operators, through a small adapter."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from onnx.backend.test.case.node import collect_testcases  # noqa: E402
 
 
 def fixed_axes(op):
-    """A reduction with ONNX's attributes, or its second input, for the axes."""
+    """Return a reduction with axes from ONNX's attributes or its second input."""
 
     def run(x, axes=None, **attributes):
         named = attributes.get("axes")
@@ -28,7 +28,7 @@ def fixed_axes(op):
 
 
 def folded(op):
-    """Max and Min take any number of inputs."""
+    """Return Max or Min of any number of inputs, by folding."""
 
     def run(first, *rest):
         for array in rest:
@@ -78,7 +78,7 @@ def arrays(values):
 
 
 def cases():
-    """Cases of one node whose numbers are all floats of a supported precision."""
+    """Yield single-node cases whose arrays are all floats of a supported precision."""
     for case in collect_testcases(None):
         nodes = case.model.graph.node
         if len(nodes) != 1 or nodes[0].op_type not in ADAPTERS or not case.data_sets:

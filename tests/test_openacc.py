@@ -1,8 +1,8 @@
-"""The device libraries against the kernels of the CPU.
+"""Device libraries against the CPU kernels.
 
-They run on the host, where their loops run one after the other, unless ACC_DEVICE_TYPE and
-OMP_TARGET_OFFLOAD say otherwise; arrays come from the memory of wherever they run. What was built
-for NVIDIA devices is read as far as it can be without one.
+Run on the host, with serial loops, unless ACC_DEVICE_TYPE and OMP_TARGET_OFFLOAD select a device;
+arrays are in the memory of the device that runs. Builds for NVIDIA devices are inspected as far as
+possible without a device.
 """
 
 import itertools
@@ -83,7 +83,7 @@ def test_absent_cotangents(name, phase, flavour):
 @every_phase
 @every_operator
 def test_out_and_accumulate(name, phase, dtype, flavour, rng):
-    """All that was there is overwritten, or all of it is added to."""
+    """Previous contents are completely overwritten, or completely accumulated to."""
     problem = representative(name).problem().map(dtype)
     with through(flavour, problem.op):
         expected = problem.run(phase)
@@ -105,7 +105,7 @@ def test_out_and_accumulate(name, phase, dtype, flavour, rng):
 @every_phase
 @pytest.mark.parametrize("graph", ["random", "hubs"])
 def test_little_work_space(graph, phase, dtype, flavour):
-    """Rows in pieces of one, and of a few, which the last does not fill."""
+    """Row segments of length one, and of a length that the last does not fill."""
     case = next(c for c in CASES if (c.op, c.graph, c.widths) == ("gno_conv", graph, "small"))
     problem = case.problem().map(dtype)
     expected = problem.run(phase)
@@ -206,7 +206,7 @@ def test_bitwise_again(name, phase, flavour):
     "case", [c for c in CASES if c.op in COVERED and c.graph in ("random", "hubs")], ids=str
 )
 def test_places_do_not_meet(case, phase, dtype):
-    """Four threads that share out the places of a loop find the same in every bit as one."""
+    """Four threads that share the iterations of a loop give the same bits as one."""
     problem = case.problem().map(dtype)
     with through("acc", problem.op):
         expected = problem.run(phase)
@@ -225,7 +225,7 @@ def test_nothing_but_the_run_time_of_the_directives(flavour):
 
 @pytest.fixture(params=["acc", "target"])
 def modules(request):
-    """The code for NVIDIA devices as it stands in a library."""
+    """Yield the device code for NVIDIA GPUs in a library."""
     if request.param not in BUILT:
         pytest.skip(f"built only with {FLAVOURS[request.param]}")
     data = PATHS[request.param].read_bytes()
@@ -246,7 +246,7 @@ def test_every_loop_has_code_for_devices(modules):
 
 
 def test_nothing_is_missing_on_devices(modules):
-    """Every function that is called on the device is in the library."""
+    """Every function called in device code is defined in the library."""
     needed = {f for m in modules for f in re.findall(r"^\.extern \.func.*?(\w+)(?: \(|;)", m, re.M)}
     there = {f for m in modules for f in re.findall(r"^\.visible \.func.*?(\w+)(?: \(|$)", m, re.M)}
     assert needed
@@ -255,7 +255,7 @@ def test_nothing_is_missing_on_devices(modules):
 
 @pytest.mark.skipif("acc" not in BUILT, reason="built only with -Dopenacc=enabled")
 def test_training_on_a_device(tmp_path):
-    """The example; it fails if the loss does not fall."""
+    """Run the example; it fails if the loss does not decrease."""
     library, example = PATHS["acc"], ROOT / "examples" / "fortran" / "device_training.f90"
     found = flags()
     modules = found[: found.index("-L")]

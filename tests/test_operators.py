@@ -36,7 +36,7 @@ def test_help(name):
 
 
 def test_star_import():
-    """Brings what is public, and nothing in the place of Python's own functions."""
+    """A star import brings public names, and shadows no builtin function."""
     found = {}
     exec("from pyops import *", found)
     del found["__builtins__"]
@@ -70,7 +70,7 @@ def test_pickle(name):
 
 @every_operator
 def test_python_threads_at_once(name):
-    """Each with a problem of its own, and with one kernel thread or several."""
+    """Each thread has its own problem, with one kernel thread or several."""
     widths = [{"hidden": 8 + k % 5, "dim": 2} for k in range(8)]
     problems = [representative(name).problem(**w) for w in widths]
 

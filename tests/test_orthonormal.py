@@ -1,4 +1,4 @@
-"""Orthonormal bases: how exact they are, dependent columns, packed blocks, gradients by sample."""
+"""Orthonormal bases: accuracy, dependent columns, packed blocks, gradients per sample."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from .layouts import LAYOUTS
 from .reference import ono_encode, orthonormalize, reference
 from .reference.orthonormalize import gram_schmidt
 
-LIMIT = 30  # of LAPACK's own tests
+LIMIT = 30  # as in LAPACK's own tests
 CONDITIONS = {np.float32: [1, 30, 300, 1e3, 1e5], np.float64: [1, 30, 1e3, 1e8, 1e12]}
 SHAPES = (1, 1), (5, 3), (16, 16), (64, 64), (200, 17), (1024, 64), (1500, 130)
 both_dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -21,7 +21,7 @@ BASES = "orthonormalize", *ENCODERS
 
 
 def conditioned(points, modes, condition, seed=0):
-    """A random basis with singular values from 1 down to 1 / condition."""
+    """Return a random basis with singular values from 1 down to 1 / condition."""
     rng = np.random.default_rng(seed)
     left, _ = np.linalg.qr(rng.standard_normal((points, modes)))
     right, _ = np.linalg.qr(rng.standard_normal((modes, modes)))
@@ -33,7 +33,7 @@ def norm(matrix):
 
 
 def ratios(basis, q):
-    """|I - Q^T Q| / (n eps) and |B - Q R| / (n eps |B|), worked out with more digits."""
+    """Return |I - Q^T Q| / (n eps) and |B - Q R| / (n eps |B|), in extended precision."""
     unit = len(basis) * np.finfo(basis.dtype).eps
     basis, q = basis.astype(np.longdouble), q.astype(np.longdouble)
     r = np.triu(q.T @ basis)
@@ -51,7 +51,7 @@ def test_ratios(dtype, shape):
 
 @both_dtypes
 def test_ratios_of_columns_of_all_sizes(dtype, rng):
-    """Squares of the elements overflow, or vanish."""
+    """Squares of the elements overflow or underflow."""
     far = np.finfo(dtype).maxexp - 3
     sizes = np.ldexp(1.0, np.linspace(-far, far, 9).astype(int))
     basis = (rng.standard_normal((40, 9)) * sizes).astype(dtype)
@@ -63,7 +63,7 @@ def test_ratios_of_columns_of_all_sizes(dtype, rng):
 
 @both_dtypes
 def test_hilbert_matrix(dtype):
-    """Each column is nearly a sum of others, up to what rounding makes of it."""
+    """Each column is, to rounding, nearly a linear combination of others."""
     i = np.arange(12)
     basis = (1 / (1 + i[:, None] + i[:6])).astype(dtype)
     assert max(ratios(basis, pyops.orthonormalize(basis))) < LIMIT
@@ -87,7 +87,7 @@ DEPENDENT = [0, 2, 3, 6, 7]
 
 
 def with_dependent_columns(problem, rng, dtype):
-    """Columns 0 and 3 of eight are zero, 2 and the last two depend on the ones before."""
+    """Return a basis whose columns 0 and 3 are zero and 2, 6 and 7 depend on earlier ones."""
     basis = rng.standard_normal(problem.arrays["basis"].shape)
     basis[:, [0, 3]] = 0
     basis[:, 2] = -2.5 * basis[:, 1]
@@ -100,12 +100,12 @@ def with_dependent_columns(problem, rng, dtype):
 @pytest.mark.parametrize("name", BASES)
 @both_dtypes
 def test_dependent_columns(name, phase, points, dtype, rng):
-    """They have no column and no gradient, and the others what they have without them."""
+    """Dependent columns give zero columns and gradients, and do not affect other columns."""
     problem = representative(name).problem(points=points, modes=8).map(dtype)
     problem = with_dependent_columns(problem, rng, dtype)
 
     def without(array):
-        """An array without what belongs to the columns."""
+        """Return an array without the elements that belong to the columns."""
         for axis, length in enumerate(array.shape):
             if length == 8 and (axis, points) != (0, 8):
                 array = np.delete(array, DEPENDENT, axis)
@@ -151,7 +151,7 @@ def test_what_rounding_leaves_of_a_dependent_column(dtype, rng):
 
 @both_dtypes
 def test_no_valid_column_is_lost(dtype, rng):
-    """However many points there are."""
+    """No independent column is dropped, whatever the number of points."""
     for points, modes in (2048, 2), (20_000, 2), (20_000, 5):
         outer, inner = (np.linalg.qr(rng.standard_normal((n, modes)))[0] for n in (points, modes))
         basis = (outer * np.geomspace(1, 1e-5, modes) @ inner.T).astype(dtype)
@@ -162,7 +162,7 @@ def test_no_valid_column_is_lost(dtype, rng):
 @pytest.mark.parametrize("name", ENCODERS)
 @both_dtypes
 def test_packed_block(name, phase, dtype):
-    """The same as from the basis itself, gradients packed like it."""
+    """A packed block gives the same as the basis itself, with gradients packed likewise."""
     for points in 7, 64:
         problem = representative(name).problem(points=points).map(dtype)
         block = pack_basis(problem.arrays["basis"])
@@ -198,7 +198,7 @@ def test_pack_and_unpack(layout, rng):
 @pytest.mark.parametrize("name", ENCODERS)
 @both_dtypes
 def test_gradients_by_sample(name, packed, dtype):
-    """The gradient of each sample by itself; they add up to the gradient of all."""
+    """Gradients per sample add up to the gradient of all samples."""
     for points, modes in (7, 3), (41, 35), (40, 1):
         problem = representative(name).problem(points=points, modes=modes).map(dtype)
         first = next(iter(problem.op.signature.inputs))
@@ -237,7 +237,7 @@ def test_gradients_by_sample_of_dependent_columns(rng):
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("name", BASES)
 def test_second_turn_and_gram_schmidt_agree(name, phase):
-    """A column that is nearly dependent makes the whole basis take the other way."""
+    """A nearly dependent column switches the whole basis to the other algorithm."""
     for condition in 3, 60, 1e4:
         basis = conditioned(50, 6, condition)
         problem = representative(name).problem(points=50, modes=6).having(basis=basis)
@@ -292,7 +292,7 @@ def test_refused_blocks(call, error, message):
 
 
 def test_references_agree(rng):
-    """The oracle has the properties that define Q and R."""
+    """The reference has the properties that define Q and R."""
     basis = rng.standard_normal((9, 4))
     q, r = gram_schmidt(basis)
     np.testing.assert_allclose(q.T @ q, np.eye(4), atol=1e-14)

@@ -1,4 +1,4 @@
-"""Results in arrays of the caller, overwritten or added to."""
+"""Results in arrays of the caller, overwritten or accumulated."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ every_layout = pytest.mark.parametrize(
 
 
 def run_into(problem, phase, out, **keywords):
-    """Run a phase with these arrays for its results; they come back themselves."""
+    """Run a phase with these output arrays, and check that the same arrays are returned."""
     single = phase in ("forward", "jvp") and len(out) == 1
     results = problem.run(phase, out=out[0] if single else out, **keywords)
     for result, array in zip(results, out, strict=True):
@@ -27,14 +27,14 @@ def run_into(problem, phase, out, **keywords):
 
 
 def like(arrays, fill, layout=np.array):
-    """Arrays of these shapes."""
+    """Return arrays of these shapes."""
     return [None if a is None else layout(fill(a)) for a in arrays]
 
 
 @every_phase
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_case(case, phase, rng):
-    """All that was there is overwritten, or all of it is added to."""
+    """Previous contents are completely overwritten, or completely accumulated to."""
     problem = case.problem()
     expected = problem.run(phase)
     out = like(expected, lambda a: np.full_like(a, np.nan))
@@ -69,7 +69,7 @@ def test_added_to(name, phase, dtype, layout, rng):
 @pytest.mark.parametrize("width", [33, 256, 500])
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 def test_added_once(width, reduce, rng):
-    """A thousand small numbers are not rounded to what a large one leaves of each."""
+    """A sum of a thousand small terms is added once: a large value does not round each of them."""
     edges = 1000
     graph = pyops.Graph(np.arange(edges), np.zeros(edges, int), edges, 1)
     x = rng.random((edges, width), dtype=np.float32)
@@ -104,7 +104,7 @@ def test_neighbours_stay(name, phase):
 @pytest.mark.parametrize("phase", ["backward", "double_backward"])
 @every_operator
 def test_in_place_of_inputs(name, phase, accumulate):
-    """Gradients go where the inputs, or their cotangents and gy, have been."""
+    """Gradients may overwrite the inputs, their cotangents or gy."""
     problem = representative(name).problem()
     names = problem.names("forward")
     if phase == "double_backward":

@@ -1,4 +1,4 @@
-"""What users of Fortran and C get: meson, CMake, fpm, pkg-config and pip build the examples."""
+"""Packages for Fortran and C: meson, CMake, fpm, pkg-config and pip build the examples."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def need(*tools):
 
 
 def run(*command, cwd=None, **environment):
-    """The output of a command that has to succeed."""
+    """Return the output of a command that must succeed."""
     words = [str(word) for word in command]
     done = subprocess.run(
         words,
@@ -42,14 +42,14 @@ def run(*command, cwd=None, **environment):
 
 
 def check_gradients(output):
-    """The examples print a slope and a central difference, and fail where they differ."""
+    """Run an example, which compares a slope with a central difference and fails if they differ."""
     slope, difference = map(float, re.findall(r"-?\d+\.\d+", output))
     assert slope == pytest.approx(difference, rel=1e-6)
 
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory):
-    """A build folder of the library for Fortran and C alone."""
+    """Return a build folder of the library for Fortran and C alone."""
     need("meson", "ninja", "fypp", FC)
     folder = tmp_path_factory.mktemp("library")
     prefix = f"--prefix={folder / 'prefix'}"
@@ -65,14 +65,14 @@ def prefix(build):
 
 @pytest.fixture(scope="module")
 def search(prefix):
-    """PKG_CONFIG_PATH."""
+    """Return PKG_CONFIG_PATH."""
     (file,) = prefix.rglob("pyops.pc")
     return file.parent
 
 
 @pytest.fixture(scope="module")
 def programs(search, tmp_path_factory):
-    """The examples, built by meson."""
+    """Return the examples, built by meson."""
     need("pkg-config")
     folder = tmp_path_factory.mktemp("meson")
     run("meson", "setup", folder, EXAMPLES, PKG_CONFIG_PATH=search)
@@ -99,7 +99,7 @@ def test_cmake(prefix, tmp_path):
 
 
 def test_cmake_version(prefix, tmp_path):
-    """A version that is not there is refused."""
+    """An unavailable version is refused."""
     need("cmake")
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.18)\nproject(user LANGUAGES NONE)\n"
@@ -117,7 +117,7 @@ def test_pkg_config(search, tmp_path):
 
 
 def test_moved(prefix, tmp_path):
-    """Nothing holds the prefix that it was installed to."""
+    """No installed file contains the installation prefix."""
     need("pkg-config")
     moved = shutil.copytree(prefix, tmp_path / "moved")
     (file,) = moved.rglob("pyops.pc")
@@ -150,7 +150,7 @@ def test_flags(tmp_path):
 
 @pytest.mark.parametrize("name", ["a folder", "a\tb", "[0-9]*", "what?", "plain"])
 def test_flags_in_a_shell(name, tmp_path):
-    """Folders whose names a shell would split, or take for patterns, are words of a command."""
+    """Folder names with shell metacharacters are quoted."""
     need("sh", FC)
     for other in name, "a-folder", "0x", "whats":
         (tmp_path / other).mkdir(exist_ok=True)
@@ -172,7 +172,7 @@ def test_flags_in_a_shell(name, tmp_path):
     ids=lambda c: c[1][5:],
 )
 def test_header(compiler, tmp_path):
-    """The header and the example give no warning, in C and in C++."""
+    """The header and the example compile without warnings, in C and C++."""
     need(compiler[0])
     flags = pyops.__main__.flags()
     run(*compiler, *STRICT, EXAMPLES / "gno_conv.c", *flags, "-lm", "-o", tmp_path / "example")
@@ -180,7 +180,7 @@ def test_header(compiler, tmp_path):
 
 
 def test_header_is_whole():
-    """Every procedure of the library that has a name in C stands in the header, with its words."""
+    """Every procedure of the library with a C name is declared and documented in the header."""
     need("nm")
     include = pyops.__main__.flags()[1]
     header = Path(include, "pyops.h").read_text()
@@ -200,7 +200,7 @@ def twin(monkeypatch):
 
 
 def test_darcy(programs, twin, capfd):
-    """Trained by Fortran and by Python from the same start, the losses are the same."""
+    """Training in Fortran and in Python from the same initial values gives the same losses."""
     sizes = "--steps=24", "--samples=16", "--spacing=0.15", "--layers=2"
     losses, errors = twin.main([str(programs / "darcy"), *sizes])
     assert len(losses["Fortran"]) == 24
@@ -210,7 +210,7 @@ def test_darcy(programs, twin, capfd):
 
 
 def test_burgers(programs):
-    """The correction that the solver learns helps it."""
+    """The learned correction improves the solver."""
     output = run(programs / "burgers", "150", OMP_NUM_THREADS="1")
     plain, helped = map(float, re.search(r"end: +(\S+), +(\S+) with", output).groups())
     assert helped < 0.7 * plain

@@ -1,4 +1,4 @@
-"""The gradients of the Fortran face from plain arrays, against `backward`."""
+"""Gradients of the Fortran API from plain arrays, against `backward`."""
 
 import functools
 import inspect
@@ -16,12 +16,12 @@ from .graphs import GRAPHS
 
 
 def packed(x):
-    """The second form of an array: a block, or heads side by side."""
+    """Return the alternative form of an array: a packed block, or flattened heads."""
     return x.T.ravel() if x.ndim == 2 else x.reshape(len(x), x.shape[1] * x.shape[2])
 
 
 def by_hand(problem, name, number, dtype=None, **keywords):
-    """A gradient of a case by the procedure of the Fortran face."""
+    """Return a gradient of a case by the procedure of the Fortran API."""
     op = problem.op
     inputs = problem.inputs
     forms = [i.forms[-1] for i in op.signature.inputs.values()]
@@ -114,7 +114,7 @@ def test_by_sample(op):
     ],
 )
 def test_words_of_indices(op, words):
-    """Those of the Fortran library athena, and choices behind them."""
+    """Elements of `indices` are those of the Fortran library athena, then choices of options."""
     assert words_of(op) == words.split()
 
 
@@ -218,7 +218,7 @@ def test_keywords(rng):
 
 @pytest.mark.parametrize("number", [np.inf, np.nan, 1e308])
 def test_numbers_that_are_not_finite(rng, number):
-    """They come out as what they are."""
+    """Nonfinite values are passed through."""
     gy, x, basis = (rng.standard_normal(shape) for shape in ((3, 2), (3, 4), 8))
     gy[:] = number
     got = partials.get_partial_ono_encode_u_val(gy, x, basis, [4, 2])

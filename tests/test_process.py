@@ -1,4 +1,4 @@
-"""What a process that loads the library must be able to rely on."""
+"""Guarantees to a process that loads the library."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def test_memory_stays(name):
 
 
 def test_no_array_of_edges_by_matrix_entries():
-    """The matrices of these edges would take 328 MB."""
+    """No array of edges times matrix elements is allocated: it would take 328 MB."""
     grown = run("""
         graph, *arrays = problem(1000, 20, 64, 64, 64)
         gy = rng.standard_normal((1000, 64), np.float32)
@@ -56,7 +56,7 @@ def test_no_array_of_edges_by_matrix_entries():
 
 @pytest.mark.bare
 def test_memory_error():
-    """A working array that does not fit raises, and the interpreter lives on."""
+    """A failed allocation of a work array raises MemoryError, and the interpreter survives."""
     said = run("""
         wide = problem(2, 1, 3000, 3000, 1)
         small = problem(10, 3, 4, 3, 3)
@@ -77,7 +77,7 @@ def test_memory_error():
 
 @pytest.mark.bare
 def test_threads_that_the_system_refuses():
-    """OpenMP would end the process where it cannot start a thread."""
+    """If threads cannot be started, calls still succeed; OpenMP alone would end the process."""
     said = run("""
         from pyops._threads import team
         arguments = problem(300, 10, 16, 16, 16)
@@ -100,7 +100,7 @@ def test_threads_that_the_system_refuses():
 
 LARGE = {
     "long": (30_000, 300_000, 300_000, {"hidden": 2, "dim": 1, "in_features": 1}),
-    "wide": (1, 4500, 1500, {"hidden": 400, "dim": 400, "in_features": 40}),  # pieces, shared rows
+    "wide": (1, 4500, 1500, {"hidden": 400, "dim": 400, "in_features": 40}),  # shared rows
 }
 
 
@@ -108,7 +108,7 @@ LARGE = {
 @pytest.mark.parametrize("size", LARGE)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_memory_error_at_any_allocation(name, size):
-    """Under every limit between too little and enough, a call raises MemoryError or is right."""
+    """With any memory limit, a call raises MemoryError or returns correct results."""
     nodes, entries, edges, widths = LARGE[size]
     said = run(
         f"""
@@ -139,17 +139,18 @@ def test_memory_error_at_any_allocation(name, size):
         print(refused)
     """,
         MALLOC_MMAP_THRESHOLD_="16384",
-        MALLOC_ARENA_MAX="1",  # what other threads have reserved is outside the limit
+        MALLOC_ARENA_MAX="1",  # excludes reservations of other threads' arenas from the limit
     )
     has_rows = "num_" in representative(name).problem().rows("y")
-    assert int(said) > 0 or size == "wide" or not has_rows  # there the point is to survive
+    assert int(said) > 0 or size == "wide" or not has_rows  # these have only to survive
 
 
 @pytest.mark.bare
 def test_no_library_but_openmp():
-    """The compiler adds calls of its own library where arrays would need temporary copies.
+    """The library links OpenMP, but no Fortran run-time library.
 
-    Programs that stop look for the one procedure of it by name.
+    The compiler calls its run-time library for temporary copies of arrays. Programs that stop look
+    up the one procedure that they need by name.
     """
     library = pyops.__main__.library()
     assert set(re.findall(rb"_gfortran_\w*", library.read_bytes())) == {b"_gfortran_backtrace"}
@@ -157,12 +158,12 @@ def test_no_library_but_openmp():
 
 @pytest.mark.bare
 def test_arrays_begin_with_a_cache_line():
-    """The linker has put something in the place of malloc."""
+    """The linker has replaced malloc by an aligned allocator."""
     assert b"posix_memalign" in pyops.__main__.library().read_bytes()
 
 
 def test_other_threads_run_meanwhile():
-    """The lock of the interpreter is released."""
+    """The GIL is released."""
     problem = representative("gno_conv").problem(
         pyops.Graph(*np.random.default_rng(0).integers(0, 4000, (2, 200_000))), hidden=64
     )
@@ -170,7 +171,7 @@ def test_other_threads_run_meanwhile():
     problem.run("forward")
 
     def longest_gap():
-        """As a share of the call."""
+        """Return the longest gap as a share of the call."""
         thread = threading.Thread(target=problem.run, args=["backward"])
         gaps, start = [0.0], time.perf_counter()
         thread.start()
@@ -180,7 +181,7 @@ def test_other_threads_run_meanwhile():
             gaps.append(time.perf_counter() - tick)
         return max(gaps) / (time.perf_counter() - start)
 
-    assert any(longest_gap() < 0.5 for _ in range(5))  # other programs may hold one up
+    assert any(longest_gap() < 0.5 for _ in range(5))  # other programs may delay one
 
 
 def test_main():
@@ -188,7 +189,7 @@ def test_main():
     done = subprocess.run([sys.executable, "-m", "pyops"], capture_output=True, text=True)
     after = os.times()
     assert done.returncode == 0, done.stdout + done.stderr
-    used = sum(after[2:4]) - sum(before[2:4])  # seconds of a processor: others may be at work, too
+    used = sum(after[2:4]) - sum(before[2:4])  # processor time, independent of other programs
     assert used < 10
     assert f"pyops {pyops.__version__}" in done.stdout
     assert "libpyops" in done.stdout

@@ -1,4 +1,4 @@
-"""Neighbours within a cutoff, against all pairs of all images."""
+"""Neighbours within a cutoff, against all pairs of all periodic images."""
 
 import itertools
 import time
@@ -19,7 +19,7 @@ CELLS = {
 
 
 def listed(positions, cutoff, cell, pbc):
-    """All edges as (dst, src, offset), by trying every image."""
+    """Return all edges as (dst, src, offset), by trying every image."""
     found = []
     periodic = np.zeros(3, bool) if cell is None else np.array([True] * 3 if pbc is None else pbc)
     cell = np.eye(3) if cell is None else cell
@@ -50,7 +50,7 @@ def test_all_pairs(name, rng):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_batch(dtype, rng):
-    """Graphs side by side are the graphs apart, each in its cell."""
+    """Batched graphs equal separate graphs, each in its cell."""
     parts = [rng.uniform(0, 3, (n, 3)).astype(dtype) for n in (5, 0, 7)]
     cells = np.stack([scale * np.eye(3) for scale in (3.0, 1.0, 4.0)]).astype(dtype)
     batch = np.repeat([0, 1, 2], [5, 0, 7])
@@ -75,7 +75,7 @@ def assert_same(one, other):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_blocks(name, rng, monkeypatch):
-    """The results do not depend on how many points and pairs are taken at a time."""
+    """Results do not depend on the number of points and pairs per block."""
     cell, pbc = CELLS[name]
     positions = np.concatenate([rng.uniform(-3, 6, (60, 3)), np.ones((20, 3))])
     if name == "smaller than the cutoff":
@@ -88,7 +88,7 @@ def test_blocks(name, rng, monkeypatch):
 
 
 def test_last_graphs_without_points(rng):
-    """The cells, or pbc, say how many graphs there are."""
+    """`cell` or `pbc` determines the number of graphs."""
     positions, batch = rng.uniform(0, 3, (9, 3)), np.repeat([0, 2], [4, 5])
     cells = np.eye(3) * np.array([3.0, 1.0, 4.0, 1e-9, 2.0])[:, None, None]
     pbc = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1], [1, 1, 1], [0, 0, 0]], bool)
@@ -105,7 +105,7 @@ def test_last_graphs_without_points(rng):
 
 @pytest.mark.parametrize("pbc", [(1, 1, 0), (1, 0, 1), (0, 1, 0), (1, 0, 0), (0, 0, 0)])
 def test_slabs_of_ase(pbc, rng):
-    """Zero vectors without periodicity: as with those that ase puts in their place."""
+    """Zero cell vectors of nonperiodic directions act like those that ase substitutes."""
     complete_cell = pytest.importorskip("ase.geometry.cell").complete_cell
     pbc, positions = np.array(pbc, bool), rng.uniform(-4, 8, (40, 3))
     cell = np.array([[3.0, 0.5, 0], [1.0, 2.0, 0.7], [-0.2, 0.4, 2.5]]) * pbc[:, None]
@@ -126,7 +126,7 @@ def test_slabs_of_ase(pbc, rng):
 
 
 def test_at_the_cutoff():
-    """Both directions or none, however rounding falls."""
+    """Both directions of an edge are found or neither, despite rounding."""
     chain = np.arange(50)[:, None] * np.array([0.1, 0.3, 0.7])
     length = np.linalg.norm([0.1, 0.3, 0.7])
     graph, vectors, _, reverse = radius_graph(chain, length)
@@ -147,7 +147,7 @@ def test_time_is_linear(rng):
 
 @pytest.mark.parametrize("far", [1e3, 1e6, 1e9, 1e12])
 def test_far_points(far, rng):
-    """Bins are few however far apart points are, in space or by the numbers of their graphs."""
+    """The number of bins is bounded for points far apart and for large graph numbers."""
     points = rng.uniform(0, 3, (60, 3))
     points[::7] += far * rng.integers(-1, 2, (9, 3))
     owner = rng.integers(0, 3, 60)
@@ -235,7 +235,7 @@ def test_refused(arguments, options, error, message):
 
 
 def test_crystals_by_any_cell(rng):
-    """Every edge of a supercell is one of the cell: so are the sums of its neighbours."""
+    """Every edge of a supercell is one of the cell, and so are the sums over neighbours."""
     cell, atoms = np.array([[2.0, 0, 0], [0.5, 2.2, 0], [0, 0.3, 1.9]]), rng.uniform(0, 2, (2, 3))
     double = np.concatenate([atoms, atoms + cell[0]])
     larger = cell * np.array([[2.0], [1], [1]])

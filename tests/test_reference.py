@@ -1,4 +1,4 @@
-"""The references themselves, element by element against complex step."""
+"""Checks of the references, element by element by complex step."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ every_variant = pytest.mark.parametrize("case", VARIANTS, ids=str)
 
 
 def gradients(problem, phase, cotangents, names):
-    """The gradients of <cotangents, what a phase of the reference returns> by the arrays named."""
+    """Return the gradients of <cotangents, results of a reference phase> by the named arrays."""
 
     def slope(name):
         def function(array):

@@ -1,4 +1,4 @@
-"""What an operator must refuse, with the error and its message."""
+"""Invalid calls of operators are refused with the right error and message."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""An operator has one name, which stands in every directory."""
+"""Each operator has one name, which is present in every folder."""
 
 import re
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_compiled_phases(name, phase, variant):
 
 
 def test_faults_are_drawn_from_every_template():
-    """Each belongs to one family, or is named as one in which no fault shows."""
+    """Each template belongs to one family, or is listed as one whose faults have no effect."""
     sites = [path for family in fault_sites.FAMILIES for path in fault_sites.paths(family)]
     names = [*map(fault_sites.name_of, sites), *fault_sites.NOT_SEEDED]
     folders = {"fortran", "fortran/nodes"}

@@ -1,4 +1,4 @@
-"""The public check of derivatives finds what is wrong, and only that."""
+"""The public check of derivatives detects errors, and reports no false ones."""
 
 import functools
 
@@ -12,7 +12,7 @@ from .cases import EVERY, representative, variants
 
 
 class Wrong:
-    """gno_conv with one result of one phase spoilt."""
+    """gno_conv with an error in one result of one phase."""
 
     def __init__(self, phase, spoil, place=None):
         self.phase, self.spoil, self.place = phase, spoil, place
@@ -64,7 +64,7 @@ EVERY_ABSENCE = [
     for case in variants(op)
     if case.choices == next(variants(op)).choices
 ]
-"""Each operator with every subset of its optional inputs."""
+"""Every operator with every subset of its optional inputs."""
 
 
 @pytest.mark.parametrize("case", EVERY_ABSENCE, ids=str)
@@ -129,7 +129,7 @@ def test_there_is_a_derivative_for_each_input(phase, change):
 
 @pytest.mark.parametrize(("phase", "place"), PLACES)
 def test_derivatives_are_of_the_shape_of_their_inputs(phase, place):
-    """Also where NumPy would broadcast them."""
+    """Derivatives must have the shape of their inputs, even if NumPy would broadcast them."""
     inputs, options = arguments()
     if phase != "forward":
         with pytest.raises(
@@ -147,7 +147,7 @@ def test_none_stands_for_zeros(phase, place):
 
 
 class Linear:
-    """Twice a number, without zeros for what vanishes."""
+    """Multiplication by two, without zeros for vanishing derivatives."""
 
     def __call__(self, x):
         return 2 * x
@@ -163,7 +163,7 @@ class Linear:
 
 
 class Squared(Linear):
-    """A square whose second derivatives are left out."""
+    """Square without second derivatives."""
 
     def __call__(self, x):
         return x**2

@@ -13,7 +13,7 @@ from .graphs import drawn, hubs, undirected
 
 every_operator = pytest.mark.parametrize("name", OPERATORS)
 
-# All loops take more operations than the kernels think worth a second thread.
+# All loops have more operations than the threshold of a second thread.
 GRAPHS = {
     "random": lambda: drawn(130, 150, 4000),
     "one long row": lambda: pyops.Graph(np.arange(9000) % 150, np.zeros(9000, int), 150, 130),
@@ -48,14 +48,14 @@ def test_number_of_threads(case, graph):
 @pytest.mark.parametrize("heads", [1, 8])
 @pytest.mark.parametrize("name", sorted(SOFTMAX))
 def test_number_of_threads_by_heads(name, heads, graph):
-    """Of one head and of eight other loops are taken than of any other number."""
+    """One head and eight heads have specialized loops."""
     widths = {"heads": heads, "width": 9, "edge_width": 3}
     same_bits(representative(name).problem(graph, **widths).map(np.float32), [2, 3])
 
 
 @every_operator
 def test_teams_at_once(name, graph):
-    """Eight Python threads, each with two of OpenMP."""
+    """Eight Python threads run at once, each with two OpenMP threads."""
     problem = representative(name).problem(graph, **WIDTHS)
     alone = [problem.run(phase) for phase in PHASES]
     pyops.set_num_threads(2)

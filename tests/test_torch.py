@@ -1,4 +1,4 @@
-"""The door for PyTorch, over the operator table: derivatives, transformations, compilation."""
+"""Front end for PyTorch, over the operator table: derivatives, transformations, compilation."""
 
 import builtins
 import functools
@@ -208,7 +208,7 @@ def test_opcheck(name, phase):
 
 
 def test_compounds():
-    """Results, derivatives and transformations of several operators as one."""
+    """Results, derivatives and transformations of compound operators."""
     x = torch.linspace(0.1, 1.1, 5, dtype=torch.float64, requires_grad=True)
     w = torch.tensor([3.0, 6.5], dtype=torch.float64, requires_grad=True)
     basis = functools.partial(pt.dimenet_basis, num_spherical=3, num_radial=2)

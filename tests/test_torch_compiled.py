@@ -1,4 +1,4 @@
-"""NumPy's functions and plain graphs in functions that torch compiles: calls between its graphs."""
+"""NumPy functions and plain graphs in functions compiled by torch: they run between its graphs."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def compiled(function):
 
 
 def assert_same(one, other):
-    """Equal arrays, in whatever they are."""
+    """Assert equal arrays, in any container."""
     if isinstance(one, pyops.Graph):
         one, other = ((g.src, g.dst, g.edge_ids, g.num_src, g.num_dst) for g in (one, other))
     if isinstance(one, tuple):
@@ -37,7 +37,7 @@ def assert_same(one, other):
 
 
 def assert_called(function):
-    """The same results as without torch.compile, between graphs that torch makes of the rest."""
+    """Assert the results of the uncompiled function, with calls between compiled graphs."""
 
     def whole(x):
         x = x * 2
@@ -119,7 +119,7 @@ def test_other_modules(name):
 
 @pytest.mark.parametrize("name", [n for n, op in OPERATORS.items() if op.signature.has_graph])
 def test_plain_graphs(name):
-    """Given to functions on tensors, with their derivatives."""
+    """Plain graphs can be arguments of functions on tensors, with derivatives."""
     example = Example(name)
     graph, _, _ = arguments(name)
     expected = example(*example.tensors)

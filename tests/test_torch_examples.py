@@ -1,4 +1,4 @@
-"""The examples with PyTorch, at a small size."""
+"""Examples with PyTorch, at a small size."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def test_pyg_model(monkeypatch, capsys):
-    """Both packages train alike."""
+    """Both packages train equally."""
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLES.parent), prepend=":")
     import pyg_model

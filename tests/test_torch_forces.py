@@ -1,4 +1,4 @@
-"""The example that trains on forces with PyTorch, at a small size."""
+"""Example that trains on forces with PyTorch, at a small size."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ def torch_forces(monkeypatch):
 
 
 def test_torch_forces(torch_forces, tmp_path):
-    """A little training beats the guess of no forces, on molecules not seen."""
+    """A few training steps beat zero forces on unseen molecules."""
     picture = tmp_path / "torch_forces.png"
     sizes = "--frames=2", "--steps=40", "--seconds=60"
     errors = torch_forces.main([*sizes, f"--output={picture}"])

@@ -1,4 +1,4 @@
-"""Graphs for compiled functions stay what they are when they are copied, sent and turned."""
+"""Graphs for compiled functions keep their type when copied, pickled and reversed."""
 
 import copy
 import pickle

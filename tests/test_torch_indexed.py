@@ -1,4 +1,4 @@
-"""Operators with an option that is an array of row numbers, where torch traces them."""
+"""Operators with an option of row indices, traced by torch."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ NAMES = [name for name, op in OPERATORS.items() if op.signature.indexed]
 
 
 def example(name, form):
-    """A case whose row numbers come as an array, a list or a tensor."""
+    """Return a case whose row indices are an array, a list or a tensor."""
     found = Example(name)
     (option,) = found.op.signature.indexed
     rows = found.options[option]
@@ -56,7 +56,7 @@ def test_compiled_derivatives(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_may_be_an_argument(name):
-    """One compiled function for any row numbers."""
+    """Row indices may be an argument of one compiled function."""
     torch._dynamo.reset()
     case = example(name, "tensor")
     (option,) = case.op.signature.indexed

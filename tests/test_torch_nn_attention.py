@@ -1,4 +1,4 @@
-"""GATConv, GATv2Conv and TransformerConv beside those of PyTorch Geometric."""
+"""GATConv, GATv2Conv and TransformerConv against those of PyTorch Geometric."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def draw(*shape):
 
 
 def edges(num_src=NODES, num_dst=NODES, count=EDGES):
-    """Some edges twice, some self loops, some nodes without any."""
+    """Return edges with duplicates, self loops and isolated nodes."""
     index = torch.stack([torch.randint(0, max(n - 3, 1), (count,)) for n in (num_src, num_dst)])
     if count:
         index[:, 1] = index[:, 0]
@@ -166,9 +166,9 @@ def test_sparse_matrices(name, layout, loops, width):
     original, drop_in = pair(pyg, nn, name, (5, 7), 4, heads=2, edge_dim=width, **given)
     matrix = adjacency(layout, width)
     arguments = [(draw(25, 5), draw(25, 7)), matrix]
-    order = 2 if layout == "coo" else 1  # the original has no second derivatives of sorted rows
+    order = 2 if layout == "coo" else 1  # the original has no second derivatives of sorted edges
     check_same(original, drop_in, arguments, order)
-    if width is None:  # the original's weights do not fit its matrix otherwise
+    if width is None:  # otherwise the original's weights do not match its matrix
         last = () if name != "GATConv" else (None,)
         check_same(original, drop_in, [*arguments, None, *last, True], order)
 
@@ -178,7 +178,7 @@ def test_sparse_matrices(name, layout, loops, width):
 @pytest.mark.parametrize("layout", ["coo", "csr"])
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
 def test_dropout_with_sparse_matrices(name, layout, loops, packed, monkeypatch):
-    """It is drawn for the edges in the same order."""
+    """Dropout masks are drawn in the same order of edges."""
     if packed:
         for operator in _routes.PACKED:
             monkeypatch.setitem(_routes.PACKED, operator, 0)
@@ -200,7 +200,7 @@ def test_sparse_matrices_by_column(name, width):
 
 
 def adjacency(layout, width):
-    """A sparse matrix of 25 destinations and sources, with features or numbers for its values."""
+    """Return a sparse matrix of 25 destinations and sources, with features or scalars as values."""
     torch.manual_seed(2)
     rows, columns = torch.unique(edges(25, 25), dim=1)
     values = draw(len(rows), *([width] if width else []))
@@ -219,7 +219,7 @@ def offsets_of(rows, count):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_packed_edges(name):
-    """A pair (offsets, sources) and a packed graph are the same as the index of their edges."""
+    """A pair (offsets, sources) and a packed graph give the same as the index of their edges."""
     given = {} if name == "TransformerConv" else {"add_self_loops": False}
     layer = getattr(nn, name)(5, 4, heads=2, edge_dim=3, **given)
     x, features, index = draw(NODES, 5), draw(EDGES, 3), edges()

@@ -1,4 +1,4 @@
-"""The layers of DimeNet++ against those of PyTorch Geometric."""
+"""Layers of DimeNet++ against those of PyTorch Geometric."""
 
 import pickle
 
@@ -52,7 +52,7 @@ def alone():
 
 
 def molecules(seed=0, atoms=(5, 1, 7, 2), dtype=torch.float64):
-    """Atomic numbers, positions that keep a distance, and the molecule of each atom."""
+    """Return atomic numbers, positions with a minimum distance, and the molecule of each atom."""
     rng, points = np.random.default_rng(seed), []
     for count in atoms:
         own = []
@@ -67,7 +67,7 @@ def molecules(seed=0, atoms=(5, 1, 7, 2), dtype=torch.float64):
 
 
 def pair(name, *arguments, dtype=torch.float64, basis=None, **options):
-    """The original and the layer in its place, with the same weights."""
+    """Return the original and its drop-in layer, with the same weights."""
     with substituted(**({} if basis is None else {"basis": basis})):
         theirs = getattr(dimenet, name)(*arguments, **options).to(dtype)
     ours = getattr(pn, name)(*arguments, **options).to(dtype)
@@ -76,7 +76,7 @@ def pair(name, *arguments, dtype=torch.float64, basis=None, **options):
 
 
 def twice(function, leaves, others):
-    """A value, its gradients, and those of the squares of the gradients by the leaves."""
+    """Return a value, its gradients, and the gradients of their squares by the leaves."""
     value = function()
     seed = torch.cos(torch.arange(value.numel(), dtype=value.dtype)).reshape(value.shape)
     everything = [*leaves, *others]
@@ -108,7 +108,7 @@ def test_model_of_one_molecule():
 
 
 def test_model_of_scattered_atoms():
-    """Molecules in any order, none of which has two atoms that meet."""
+    """Atoms of molecules are in any order, and no two atoms of a molecule are adjacent."""
     theirs, ours = pair("DimeNetPlusPlus", **SMALL)
     z, pos, batch = molecules()
     order = torch.from_numpy(np.random.default_rng(1).permutation(len(z)))
@@ -118,9 +118,11 @@ def test_model_of_scattered_atoms():
 
 
 def test_model_in_float32():
-    """Values, gradients and second derivatives, no further from those in float64 than twice what
-    the original is: in the sum of squares of many cases, as one where terms cancel outweighs a few,
-    and in the geometric mean."""
+    """The float32 error of values and derivatives is at most twice that of the original.
+
+    It is compared by the sum of squares of many cases, as one case with cancellation outweighs a
+    few, and by the geometric mean.
+    """
     options = {**SMALL, "num_spherical": 5, "num_radial": 3, "hidden_channels": 32}
     theirs, _ = pair("DimeNetPlusPlus", **options)
     released, single = pair("DimeNetPlusPlus", basis=ROUNDED, dtype=torch.float32, **options)
@@ -172,7 +174,7 @@ def test_same_look_and_same_draws(options):
 
 
 def layer_case(name, rng):
-    """Arguments of a layer, tensors with gradients that it takes, and what comes after them."""
+    """Return the arguments of a layer: differentiable tensors, then the others."""
     z, pos, batch = molecules(atoms=(6, 5))
     index = edges_within(pos, 2.5, batch)
     j, i = index
@@ -261,7 +263,7 @@ def test_released_original_differs_by_the_rounding_of_its_zeros():
 
 
 def test_three_atoms_in_a_line():
-    """Where an angle has no derivative, its cosine has."""
+    """At collinear atoms the angle has no derivative, but its cosine has."""
     model = pn.DimeNetPlusPlus(**SMALL).double()
     pos = torch.tensor([[0.0, 0, 0], [1, 0, 0], [2.1, 0, 0]], dtype=torch.float64)
     results = forces_of(model, torch.tensor([8, 6, 8]), pos, None)
@@ -286,7 +288,7 @@ def force_step(model):
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_compiled_force_training(backend):
-    """Two batches of other sizes, in one graph."""
+    """Two batches of different sizes run in one compiled graph."""
     torch._dynamo.reset()
     torch._dynamo.config.trace_autograd_ops = True
     model = pn.DimeNetPlusPlus(**{**SMALL, "num_blocks": 1}).double()

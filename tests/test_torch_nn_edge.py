@@ -1,4 +1,4 @@
-"""NNConv beside that of PyTorch Geometric."""
+"""NNConv against that of PyTorch Geometric."""
 
 import copy
 import functools
@@ -29,7 +29,7 @@ def _seed():
 
 
 class Shifted(torch.nn.Module):
-    """A network whose last layer is not seen."""
+    """Network that hides its last layer."""
 
     def __init__(self):
         super().__init__()
@@ -158,7 +158,7 @@ def everywhere(module):
 @pytest.mark.parametrize("change", [twice, patched_class, wrapped_class, everywhere])
 @pytest.mark.parametrize("place", [None, 0, 1, 2])
 def test_changed_calls_are_made(change, place):
-    """Whatever is called in place of the layers of the network is what happens."""
+    """Replaced calls of the network's layers are not bypassed."""
     original, drop_in = pair(5, NETWORKS["relu"], root_weight=False)
     drop_in.load_state_dict(original.state_dict())
     arguments = [draw(NODES, 5).float(), edges(), draw(EDGES, 3).float()]

@@ -1,4 +1,4 @@
-"""softmax, scatter and segment beside those of PyTorch Geometric."""
+"""softmax, scatter and segment against those of PyTorch Geometric."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_equal_elements_share_the_gradient(reduce):
     check(nn.scatter, pyg.scatter, draw(7, 9).relu(), INDEX, 0, None, reduce)
     check(nn.scatter, pyg.scatter, src, INDEX, 0, None, reduce)
     shares = []
-    for function in (nn.segment, pyg.segment):  # torch shares positive gradients alone
+    for function in (nn.segment, pyg.segment):  # torch splits positive gradients only among ties
         leaf = src.clone().requires_grad_()
         shares += torch.autograd.grad(function(leaf, PTR, reduce).sum(), leaf)
     assert torch.equal(*shares)
@@ -168,7 +168,7 @@ MAPPED = {
     **{
         reduce: lambda src, index, reduce=reduce: nn.scatter(src, index, 0, 9, reduce)
         for reduce in REDUCTIONS
-        if reduce != "mul"  # whose gradient torch does not map
+        if reduce != "mul"  # torch cannot vmap its gradient
     },
     "softmax": lambda src, index: nn.softmax(src, index, num_nodes=9),
     "softmax along columns": lambda src, index: nn.softmax(src.T, index, num_nodes=9, dim=1),
@@ -179,7 +179,7 @@ MAPPED = {
 @pytest.mark.parametrize("dims", [(None, 0), (0, 0)], ids=["indices", "both"])
 @pytest.mark.parametrize("name", MAPPED)
 def test_vmap_over_indices(name, dims):
-    """And the gradient, by transformations inside and outside."""
+    """The function and its gradient, with vmap over indices inside and outside of grad."""
     call = MAPPED[name]
     src = draw(7, 9) if dims[0] is None else draw(3, 7, 9)
 
@@ -282,7 +282,7 @@ def test_refused_vmap_over_indices(message):
 
 
 def by_group(src, index, groups, reduce):
-    """The reduction or softmax of each group by itself; groups without elements get 0."""
+    """Return the reduction or softmax of each group separately; empty groups get 0."""
     result = src.clone() if reduce == "softmax" else src.new_zeros(groups, *src.shape[1:])
     for group in index.unique():
         rows = src[index == group]
@@ -297,7 +297,7 @@ def by_group(src, index, groups, reduce):
 @pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 9)])
 @pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin", "softmax"])
 def test_infinities(reduce, shape, dtype):
-    """Groups of infinities alone, of one sign or both, and beside finite numbers."""
+    """Groups of infinities alone, of one sign or both, and beside finite values."""
     src = torch.randn(shape, dtype=dtype)
     index = torch.tensor([0, 0, 2, 2, 2, 3, 3])
     inf = torch.inf

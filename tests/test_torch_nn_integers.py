@@ -1,4 +1,4 @@
-"""Indices of int32 and int64 have the same results and derivatives; other integers are refused."""
+"""int32 and int64 indices give equal results and derivatives; other integers are refused."""
 
 import contextlib
 import functools
@@ -54,12 +54,12 @@ CALLS = FUNCTIONS | BY_OFFSETS | LAYERS
 
 
 def results(call, index):
-    """The value and its derivatives, as far as torch has them."""
+    """Return the value and its derivatives, as far as torch has them."""
     x = FEATURES.clone().requires_grad_()
     y = call(x, index)
     (slope,) = torch.autograd.grad((y * y.cos()).sum(), x, create_graph=True)
     found = [y, slope]
-    with contextlib.suppress(RuntimeError):  # torch has not all second derivatives
+    with contextlib.suppress(RuntimeError):  # torch lacks some second derivatives
         found += torch.autograd.grad(slope.square().sum(), x)
     return [f.detach() for f in found]
 

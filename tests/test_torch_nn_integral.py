@@ -1,4 +1,4 @@
-"""Layers of neuraloperator: transforms, neighbourhoods, weights, networks, as the originals."""
+"""Layers of neuraloperator against the originals: transforms, neighbourhoods, weights, networks."""
 
 import copy
 import itertools
@@ -30,7 +30,7 @@ TYPES = ["linear_kernelonly", "linear", "nonlinear_kernelonly", "nonlinear"]
 
 
 def in_precision(kind):
-    """The original with sums in the type of its arguments; its own are float32 throughout."""
+    """Return the original with sums in the type of its arguments instead of float32."""
 
     class Original(kind):
         def forward(self, y, *arguments, **named):
@@ -54,7 +54,7 @@ def points(*shape, seed=0):
 
 
 def pair(layers, **options):
-    """Original and drop-in with the same weights."""
+    """Return the original and the drop-in, with the same weights."""
     torch.manual_seed(1)
     original = IntegralTransform(channel_mlp_layers=layers, use_torch_scatter=False, **options)
     torch.manual_seed(1)
@@ -65,7 +65,7 @@ def pair(layers, **options):
 
 
 def check(original, mine, arguments, order=2):
-    """Equal in float64; in float32, over several points, no further than twice the original."""
+    """Assert equality in float64, and at most twice the original's error in float32."""
     mine.load_state_dict(original.state_dict())
     errors = [0.0, 0.0]
     for scale in (1, 0.98, 1.02):
@@ -81,7 +81,7 @@ def check(original, mine, arguments, order=2):
 
 
 def neighbours(y, x, radius=0.4, weights=False):
-    """Some points of x have none."""
+    """Return neighbours; some points of x have none."""
     return native_neighbor_search(y, x, radius, weights)
 
 
@@ -109,7 +109,7 @@ def test_without_function(transform_type):
 @pytest.mark.parametrize("transform_type", TYPES)
 @pytest.mark.parametrize("how", ["found", "given", "function"])
 def test_weights(transform_type, how):
-    """Batched, as the original takes them; those of the neighbourhood are used first."""
+    """Weights have a batch axis, as in the original; those of the neighbourhood take precedence."""
     y, x, f = points(12, 2), points(9, 2, seed=1), points(2, 12, 3, seed=2)
     given = 4 + 3 * transform_type.startswith("non")
     function = dispatch_weighting_fn("half_cos", 0.16, 1.0) if how == "function" else None
@@ -121,7 +121,7 @@ def test_weights(transform_type, how):
 
 
 def test_weights_without_batch():
-    """Which the original refuses: the same as in a batch of one, and those of points."""
+    """Weights without a batch axis, refused by the original, act as in a batch of one."""
     y, f = points(12, 2), points(12, 3, seed=2)
     _, mine = pair([4, 6, 3])
     found = neighbours(y, y)
@@ -137,7 +137,7 @@ def test_weights_without_batch():
 @pytest.mark.parametrize("transform_type", TYPES)
 @pytest.mark.parametrize("batch", [None, 2])
 def test_other_networks(transform_type, batch):
-    """Networks that are evaluated on pairs of points, and layers of the original itself."""
+    """Networks evaluated on pairs of points, and layers of the original itself."""
     y, x = points(12, 2), points(9, 2, seed=1)
     f = points(*([batch] if batch else []), 12, 3, seed=2)
     given = 4 + 3 * transform_type.startswith("non")
@@ -263,7 +263,7 @@ def lattice(count, dim):
 @pytest.mark.parametrize("dim", [1, 2, 3, 4])
 @pytest.mark.parametrize("few", [0, 2**24])
 def test_neighbours(monkeypatch, dtype, dim, few):
-    """The same neighbours, at the radius too, whichever way they are searched."""
+    """The neighbours are the same, also at the radius, by either search algorithm."""
     monkeypatch.setattr(neighbor_search, "FEW", few)
     monkeypatch.setattr(neighbor_search, "AT_ONCE", 400)
     random = points(90, dim).to(dtype), points(60, dim, seed=1).to(dtype)
@@ -386,7 +386,7 @@ def test_refused_calls():
 
 @pytest.mark.slow
 def test_example():
-    """The model of the example, small: both sides agree."""
+    """The model of the example, at a small size, agrees with the original."""
     script = Path(__file__).parents[1] / "examples" / "neuralop_model.py"
     sizes = "--points=200", "--grid=6", "--steps=1"
     done = subprocess.run([sys.executable, script, *sizes], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Uses of layers that PyTorch Geometric has for its own: refused, or the same."""
+"""Uses of layers that PyTorch Geometric supports for its own: refused, or equivalent."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What layers, functions and graphs refuse, by the name of the argument."""
+"""Layers, functions and graphs refuse invalid arguments by name."""
 
 import pytest
 
@@ -208,7 +208,7 @@ def network():
 
 
 def with_features(name, **options):
-    """A layer that takes features of the edges."""
+    """Return a layer that takes edge features."""
     if name == "NNConv":
         return nn.NNConv(4, 3, network())
     return getattr(nn, name)(4, 3, **{"edge_dim": 3, **options})

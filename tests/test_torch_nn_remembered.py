@@ -1,4 +1,4 @@
-"""Graphs that layers and functions remember are those of the numbers in their tensors."""
+"""Cached graphs of layers and functions are valid for the current elements of their tensors."""
 
 import sys
 import threading

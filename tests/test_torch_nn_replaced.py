@@ -1,4 +1,4 @@
-"""Layers inside layers that a user replaces are called, as the originals call them."""
+"""Inner layers that a user replaces are called, as in the originals."""
 
 import functools
 
@@ -54,7 +54,7 @@ CASES = {
 
 
 class Scaled(torch.nn.Linear):
-    """One with a forward of its own."""
+    """Linear layer with its own forward."""
 
     def forward(self, x):
         return 3 * super().forward(x)
@@ -124,7 +124,7 @@ def test_patched_layers_of_an_integral(place):
 
 
 def of_atoms():
-    """A model that lists no triplets, and its arguments."""
+    """Return a model without a triplet list, and its arguments."""
     torch.manual_seed(0)
     options = {"num_blocks": 1, "num_spherical": 2, "num_radial": 2, "max_num_neighbors": None}
     sizes = {"int_emb_size": 4, "basis_emb_size": 2, "out_emb_channels": 4}

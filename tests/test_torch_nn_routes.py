@@ -1,4 +1,4 @@
-"""The two routes of reductions in layers and functions: operations of torch, and packed graphs."""
+"""The two implementations of reductions in layers: operations of torch, and packed graphs."""
 
 from functools import partial
 
@@ -31,7 +31,7 @@ NAMES = [*FUNCTIONS, *GRAPH_LAYERS, "NNConv", "GATConv mean", "NNConv mean", "GA
 
 @pytest.fixture
 def route(monkeypatch):
-    """Chooses a route whatever the sizes are."""
+    """Forces an implementation at any size."""
 
     def choose(packed):
         for operator in _routes.PACKED:
@@ -41,7 +41,7 @@ def route(monkeypatch):
 
 
 def call_of(name):
-    """A function of features and indices, and the module whose parameters it has."""
+    """Return a function of features and indices, and the module with its parameters."""
     if name in FUNCTIONS:
         return FUNCTIONS[name], torch.nn.Identity()
     kind, _, what = name.partition(" ")
@@ -101,7 +101,7 @@ def test_routes_agree_in_forward_mode_and_over_batches(name, route):
 @pytest.mark.parametrize("name", [n for n in NAMES if "ptr" not in n and "segment" not in n])
 @pytest.mark.parametrize("wrong", [-1, NODES, 2**40])
 def test_indices_out_of_range_are_refused_by_name(name, packed, wrong, route):
-    """However many columns there are, for which torch has ways of its own."""
+    """Indices out of range are refused by name, whatever the number of columns."""
     route(packed)
     call, _ = call_of(name)
     given = [index.clone() for index in GIVEN]
@@ -114,7 +114,7 @@ def test_indices_out_of_range_are_refused_by_name(name, packed, wrong, route):
 
 @pytest.mark.parametrize("name", ["scatter", "GATConv", "NNConv"])
 def test_small_graphs_are_not_packed_and_large_ones_are(name, monkeypatch):
-    """By sizes alone, so that results do not depend on what was called before."""
+    """The choice depends on sizes alone, so that results do not depend on earlier calls."""
     made = []
     keep = _graph._graph._restored
     monkeypatch.setattr(
@@ -181,7 +181,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", [*GRAPH_LAYERS, "NNConv"])
 def test_a_sparse_adjacency_has_the_sizes(name, form, packed, route):
-    """Two destinations of four sources, whatever `size` and the features say."""
+    """Two destinations and four sources, whatever `size` and the features say."""
     route(packed)
     arguments = (3, 5, torch.nn.Linear(2, 15)) if name == "NNConv" else (3, 5)
     generator = torch.Generator().manual_seed(2)
@@ -189,7 +189,7 @@ def test_a_sparse_adjacency_has_the_sizes(name, form, packed, route):
     network = {"edge_attr": torch.randn(5, 2, generator=generator)} if name == "NNConv" else {}
     sized = name in ("GATConv", "NNConv")
     adjacency = FORMS[form](ADJACENCY)
-    # the original takes no CSC here; in that form edges are in another order
+    # the original has no CSC here, and its edge order differs
     for_original = ADJACENCY.to_sparse_csr() if form == "csc" else adjacency
     reorder = ADJACENCY.t().nonzero()[:, [1, 0]] if form == "csc" else ADJACENCY.nonzero()
     order = [ADJACENCY.nonzero().tolist().index(entry) for entry in reorder.tolist()]
@@ -214,7 +214,7 @@ def test_a_sparse_adjacency_has_the_sizes(name, form, packed, route):
 
 @pytest.mark.parametrize("name", GRAPH_LAYERS)
 def test_attention_is_kept_as_by_the_original(name):
-    """None of it stays after a call, and an explainer of attention is refused."""
+    """No attention weights remain after a call, and an explainer of attention is refused."""
     original, drop_in = pair(pyg.nn, nn, name, 9, 4)
     for layer in (original, drop_in):
         layer(features()[:NODES].float(), INDEX)

@@ -1,4 +1,4 @@
-"""Layers and functions compiled or exported once for graphs of any size."""
+"""Layers and functions, compiled or exported once, run on graphs of any size."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def given(nodes, edges):
 
 
 class Call(torch.nn.Module):
-    """Of a layer or function; torch exports modules alone."""
+    """Module that calls a layer or function; torch exports modules only."""
 
     def __init__(self, call, **options):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Indices of subclasses of Tensor: layers and functions see plain tensors of the same memory."""
+"""Indices of subclasses of Tensor are converted to plain tensors of the same memory."""
 
 import functools
 import inspect
@@ -21,11 +21,11 @@ from .torch_operators import Example  # noqa: E402
 
 
 class Plain(torch.Tensor):
-    """A subclass as `as_subclass` makes one."""
+    """Subclass for `as_subclass`."""
 
 
 class Refusing(torch.Tensor):
-    """One that no operation of torch gets to see."""
+    """Subclass that refuses every operation of torch."""
 
     @classmethod
     def __torch_function__(cls, function, types, arguments=(), options=None):
@@ -217,7 +217,7 @@ TRACERS = {
 
 
 def skip_fx(kind, name, tracer):
-    """Skip what torch does not record in this mode."""
+    """Skip calls that torch does not record in this mode."""
     if kind == "torch_function" and tracer.startswith("make_fx"):
         pytest.skip("make_fx calls functions of torch with its arguments")
     if name == "scatter, groups counted" and tracer.startswith("make_fx"):
@@ -225,7 +225,7 @@ def skip_fx(kind, name, tracer):
 
 
 def other(index):
-    """An index of the same form: shifted, or with offsets and batches counted from the end."""
+    """Return an index of the same form: shifted, or, if sorted, counted from the end."""
     if index.dim() == 2:
         return torch.stack([index[0], index[1].roll(1)])
     rising = bool((index.diff() >= 0).all())
@@ -237,7 +237,7 @@ def other(index):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in BY_NUMPY])
 def test_traced_functions_take_other_indices(name, kind, tracer):
-    """As plain tensors, which are no constants of what was recorded."""
+    """Plain tensors are inputs of the recorded function, not constants."""
     call, indices = CALLS[name]
     skip_others(kind, name, indices[0])
     skip_fx(kind, name, tracer)
@@ -296,7 +296,7 @@ ENDS = {
 
 
 def of_sizes(package, name, ends, index, **asked):
-    """The result of a layer, or None if it refuses."""
+    """Return the result of a layer, or None if it refuses."""
     kind, options = SIZED[name]
     torch.manual_seed(0)
     network = (torch.nn.Linear(3, 12),) if kind == "NNConv" else ()
@@ -316,7 +316,7 @@ def of_sizes(package, name, ends, index, **asked):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", SIZED)
 def test_sizes_of_an_edge_index(name, size, ends, packed, monkeypatch):
-    """Those that it knows count, as in PyTorch Geometric."""
+    """Known sizes are used, as in PyTorch Geometric."""
     geometric = pytest.importorskip("torch_geometric")
     if (name, ends) == ("GATConv, backwards", "pair"):
         pytest.skip("takes as many sources as destinations")

@@ -1,4 +1,4 @@
-"""Exports to ONNX, by traces and by programs: the same results there, or a refusal by name."""
+"""ONNX exports by tracing and by torch.export: equal results, or a refusal by name."""
 
 import io
 from dataclasses import replace
@@ -25,10 +25,10 @@ REFUSED_LAYERS = {
     "SphericalBasisLayer": "spherical_basis",
 }
 NOT_IN_TRACES = "sinh", "cosh"
-"""Functions that the exporter of traces does not have."""
+"""Functions that the trace exporter does not support."""
 BY_PROGRAM = "gat", "tanh"
 LAYERS_BY_PROGRAM = "NNConv mean", "scatter wide"
-"""The exporter of programs takes seconds for each."""
+"""Cases for the torch.export exporter, which takes seconds for each."""
 
 
 class Module(torch.nn.Module):
@@ -47,7 +47,7 @@ def flat(values):
 
 
 def by_trace(module, given):
-    """An ONNX model of tensors of any sizes."""
+    """Return an ONNX model for tensors of any size, by tracing."""
     inputs = flat(given)
     names = [f"input{place}" for place in range(len(inputs))]
     axes = {
@@ -78,7 +78,7 @@ def by_program(module, given):
 
 
 def assert_runs(exported, given, expected):
-    """The model has the results for inputs, of which it may have left out those nobody reads."""
+    """Assert the results of the model, which may have dropped unused inputs."""
     model, names = exported
     found = {value.name for value in model.graph.input}
     held = dict(zip(names, flat(given), strict=True))
@@ -92,7 +92,7 @@ def assert_runs(exported, given, expected):
 @pytest.mark.parametrize("graph", ["random", "shared edges"])
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v.op in VALUES], ids=str)
 def test_translations(variant, graph):
-    """Every choice and every optional input of the operators that have one."""
+    """Every choice and every optional input of the translated operators."""
     problem = replace(variant, graph=graph).problem()
     tensors = [None if a is None else torch.tensor(a) for a in problem.inputs]
     at = None if problem.graph is None else visible(problem.graph)
@@ -141,7 +141,7 @@ def test_layers_by_trace(name):
 
 
 def subclass(value):
-    """Indices as PyTorch Geometric has them."""
+    """Indices may be subclasses, as in PyTorch Geometric."""
     geometric = pytest.importorskip("torch_geometric")
     if isinstance(value, tuple | list):
         return type(value)(map(subclass, value))

@@ -1,4 +1,4 @@
-"""The door for PyTorch in workers of a DataLoader and in distributed training."""
+"""Front end for PyTorch in workers of a DataLoader and in distributed training."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 def test_workers_of_a_data_loader():
-    pt.tanh(torch.zeros(1000, 1000))  # threads are there before the fork
+    pt.tanh(torch.zeros(1000, 1000))  # starts threads before the fork
     batches = list(torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=2, timeout=60))
     expected = torch.tanh(torch.arange(8) / 8)[:, None].expand(8, 4)
     torch.testing.assert_close(torch.cat(batches), expected)

@@ -1,4 +1,4 @@
-"""What `torch.jit.trace` records of operators and layers: the calls, and no results."""
+"""`torch.jit.trace` records calls of operators and layers, not their results."""
 
 import contextlib
 
@@ -27,7 +27,7 @@ MODES = {
 
 
 def trace(function, given):
-    """A traced function; torch traces no objects."""
+    """Trace a function; torch does not trace callable objects."""
     return torch.jit.trace(lambda *tensors: function(*tensors), tuple(given))
 
 
@@ -42,7 +42,7 @@ def assert_same(one, other):
 
 
 def slopes(function, given):
-    """Gradients of sums of squares of the results."""
+    """Return gradients of the sum of squares of the results."""
     leaves = [t.clone().requires_grad_() if t.is_floating_point() else t for t in given]
     total = sum(y.square().sum() for y in flat(function(*leaves)) if y.is_floating_point())
     return torch.autograd.grad(total, [t for t in leaves if t.is_floating_point()])
@@ -91,7 +91,7 @@ def test_compounds(name):
 
 
 def test_options_that_are_sizes():
-    """A size of a tensor is a tensor where it is traced, whatever is made of it."""
+    """A size of a tensor is a tensor under tracing, and so are values computed from it."""
     graph = pt.Graph([0, 1, 2], [1, 2, 0])
 
     def conv(x, coords, weight):
@@ -114,7 +114,7 @@ def test_every_layer_is_in_the_table():
 @pytest.mark.parametrize("mode", ["gradients", "no_grad"])
 @pytest.mark.parametrize("name", CASES)
 def test_layers(name, mode):
-    """With other inputs, also of other sizes, than those of the example."""
+    """Traced layers run on inputs and sizes other than those of the example."""
     layer, *sizes = case(name)
     layer.requires_grad_(mode == "gradients")
     with MODES[mode]():
@@ -126,13 +126,13 @@ def test_layers(name, mode):
         for one in layer, traced:
             for given in sizes:
                 sum(y.square().sum() for y in flat(one(*given)) if y.requires_grad).backward()
-        for parameter in layer.parameters():  # those of the traced layer are the same
+        for parameter in layer.parameters():  # shared with the traced layer
             assert parameter.grad is not None
 
 
 @pytest.mark.parametrize("kind", [pyops.Graph, pt.Graph])
 def test_packed_graphs(kind):
-    """They are constants of what is traced."""
+    """Packed graphs are constants of the trace."""
     layer, index = nn.GATv2Conv(4, 3, add_self_loops=False).double(), edges((7, 7, 30))
     graph = kind(index[0].numpy(), index[1].numpy(), 7, 7)
     traced = torch.jit.trace(Call(layer, lambda layer, x: layer(x, graph)), nodes(LARGER))
@@ -167,7 +167,7 @@ def test_derivatives_inside(name):
 @pytest.mark.parametrize("fill_value", ["mean", 0.5])
 @pytest.mark.parametrize("kind", ["GATConv", "GATv2Conv"])
 def test_weights_with_self_loops(kind, fill_value):
-    """Edges and weights as the layer returns them, however many edges are self loops already."""
+    """The layer returns edges and weights, whatever the number of existing self loops."""
     layer = getattr(nn, kind)(4, 3, heads=2, edge_dim=3, fill_value=fill_value).double()
     call = Call(layer, lambda layer, x, e, f: layer(x, e, f, return_attention_weights=True))
     given = [

@@ -1,4 +1,4 @@
-"""Derivatives that torch takes in its own ways: checkpoints, batches, compiled transformations."""
+"""Derivatives in other modes of torch: checkpoints, batches, compiled transformations."""
 
 import numpy as np
 import pytest
@@ -17,17 +17,17 @@ SOME = ["gat", "gno_conv", "transformer_conv", "exp"]
 
 
 class Subclass(torch.Tensor):
-    """Tensors that go through torch's dispatcher."""
+    """Tensor subclass that passes through torch's dispatcher."""
 
 
 def first(name):
-    """A function of the first tensor of a case, and the tensor."""
+    """Return a function of the first tensor of a case, and the tensor."""
     case = Example(name)
     return lambda x: case.energy(x, *case.tensors[1:]), case.tensors[0]
 
 
 def second(function):
-    """The gradient of the squared gradient."""
+    """Return the gradient of the squared gradient."""
 
     def found(x):
         (one,) = torch.autograd.grad(function(x), x, create_graph=True)
@@ -39,7 +39,7 @@ def second(function):
 @pytest.mark.parametrize("name", SOME)
 @pytest.mark.parametrize("kind", [torch.Tensor, Subclass])
 def test_checkpoints(name, kind):
-    """Saved tensors are unpacked once only."""
+    """Saved tensors are unpacked only once."""
     from torch.utils.checkpoint import checkpoint
 
     function, x = first(name)
@@ -71,7 +71,7 @@ def test_vectorized_jacobian(strategy, name):
 
 
 def kept(y):
-    """What forward left for the derivatives of a value."""
+    """Return the saved intermediates of a forward pass."""
     return y.grad_fn.told[0].saved
 
 
@@ -103,7 +103,7 @@ def test_what_forward_kept_goes_with_saved_tensors():
 
 
 def test_what_is_packed_is_not_kept():
-    """Hooks may round what scores were made of, and these have to fit each other."""
+    """Hooks on saved tensors may round inputs, which then do not match saved intermediates."""
     case = Example("gat")
     leaves = case.leaves()
     rounded = [t.half().to(t.dtype).requires_grad_() for t in leaves]
@@ -123,7 +123,7 @@ def second_energy(case, leaves):
 
 
 def test_values_of_a_batch_keep_nothing():
-    """They share a call, whose derivatives are of one after the other."""
+    """Elements of a batch share a call, so no intermediates are saved."""
     function, x = first("gat")
     batch = torch.stack([x, x.cos(), x.sin()]).requires_grad_()
     torch._vmap_internals._vmap(function)(batch).sum().backward()
@@ -132,7 +132,7 @@ def test_values_of_a_batch_keep_nothing():
 
 
 def test_without_derivatives_nothing_is_kept(monkeypatch):
-    """Nor where tangents move along."""
+    """No intermediates are saved without derivatives, nor in forward mode."""
     from torch.autograd import forward_ad
 
     case = Example("gat")
@@ -147,7 +147,7 @@ def test_without_derivatives_nothing_is_kept(monkeypatch):
 
 @pytest.mark.parametrize("name", SOME)
 def test_programs_that_are_recorded(name):
-    """None has the numbers that it was recorded with."""
+    """Recorded programs contain no values of the recorded call."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     function, x = first(name)
@@ -159,7 +159,7 @@ def test_programs_that_are_recorded(name):
 
 
 def test_layers_that_are_recorded():
-    """Of other edges than those that they were recorded with."""
+    """Recorded layers run on other edges than those of the recorded call."""
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -225,7 +225,7 @@ def test_tangents_of_subclasses(name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_tensors_of_zeros_without_memory(name):
-    """As torch has them for derivatives that are zero."""
+    """Zero tensors without memory, which torch passes as zero derivatives, are accepted."""
     example = Example(name)
     for place, tensor in enumerate(example.tensors):
         empty = torch._efficientzerotensor(tensor.shape, dtype=tensor.dtype)
@@ -235,7 +235,7 @@ def test_tensors_of_zeros_without_memory(name):
         for given in found, expected:
             try:
                 results.append(example(*given))
-            except ValueError as error:  # as of coordinates that coincide
+            except ValueError as error:  # as of coincident coordinates
                 results.append(str(error))
         if isinstance(results[1], str):
             assert results[0] == results[1]
@@ -245,7 +245,7 @@ def test_tensors_of_zeros_without_memory(name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_derivatives_of_quotients(name):
-    """By a constant, of whose derivative torch knows that it is zero."""
+    """Derivatives of quotients by a constant, whose derivative is a zero tensor to torch."""
     case = Example(name)
     x, *others = case.tensors
     size = x.abs().sum()
@@ -259,7 +259,7 @@ def test_derivatives_of_quotients(name):
 
 @pytest.mark.parametrize("form", ["eager", "compiled", "subclass"])
 def test_third_derivatives_are_refused(form):
-    """And second ones are not, of which nobody asks for another."""
+    """Third derivatives are refused only if they are requested."""
     torch._dynamo.reset()
     torch._dynamo.config.trace_autograd_ops = True
     function, x = first("transformer_conv")
@@ -276,7 +276,7 @@ def test_third_derivatives_are_refused(form):
 
 @pytest.fixture
 def molecule():
-    """Energies of two molecules by their positions, the positions."""
+    """Return the energies of two molecules as a function of positions, and the positions."""
     torch.manual_seed(0)
     model = layers.DimeNetPlusPlus(
         8, 2, 1, 4, 4, 8, 3, 3, output_initializer="glorot_orthogonal"

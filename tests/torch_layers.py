@@ -1,15 +1,15 @@
-"""Drop-in layers beside their originals: the same weights, results and derivatives."""
+"""Comparison of drop-in layers and originals: weights, results and derivatives."""
 
 import copy
 
 import torch
 
 FACTORS = 1.0, 0.9, 0.8, 0.7, 0.6
-"""Of the inputs, for more cases alike."""
+"""Factors of the inputs, for more cases of the same kind."""
 
 
 def leaves(arguments, dtype):
-    """Floating-point tensors as leaves of a type, everything else as it is."""
+    """Return floating-point tensors as leaves of a type, other arguments unchanged."""
 
     def leaf(value):
         if isinstance(value, tuple):
@@ -32,7 +32,7 @@ def flat(values):
 
 
 def energy(outputs):
-    """A number with random slopes and curvatures in all of the outputs."""
+    """Return a scalar with random first and second derivatives by all outputs."""
     generator = torch.Generator().manual_seed(5)
     total = 0
     for y in outputs:
@@ -42,9 +42,9 @@ def energy(outputs):
 
 
 def results(layer, arguments, dtype, order=2, seed=3, module=None):
-    """Outputs, gradients by inputs and parameters, and gradients of a number made of these.
+    """Return outputs, gradients by inputs and parameters, and gradients of a scalar of these.
 
-    `module` has the parameters, if the layer is something made of it.
+    `module` has the parameters, if the layer is a function that wraps it.
     """
     if module is None:
         layer = module = copy.deepcopy(layer).to(dtype)
@@ -64,8 +64,11 @@ def results(layer, arguments, dtype, order=2, seed=3, module=None):
 
 
 def distances(found, truth):
-    """The largest difference of each tensor by its largest entry, or by a hundredth of those of
-    its kind, as gradients may be 0 but for rounding; and the sums of squares so scaled."""
+    """Return the largest scaled difference, and the sum of squares of the scaled differences.
+
+    The scale is the largest magnitude of each tensor, at least a hundredth of that of its group:
+    gradients may be 0 but for rounding.
+    """
     largest, squares = [0.0], 0.0
     for some, others in zip(found, truth, strict=True):
         assert len(some) == len(others)
@@ -80,9 +83,9 @@ def distances(found, truth):
 
 
 def check_same(original, drop_in, arguments, order=2, single=True):
-    """Equal in float64; in float32 no further from that than twice the original.
+    """Assert equality in float64, and at most twice the original's error in float32.
 
-    `single` is False where there are too few numbers to compare roundings.
+    If `single` is False, skips float32: there are too few elements to compare rounding errors.
     """
     drop_in.load_state_dict(original.state_dict())
     drop_in.train(original.training)
@@ -90,9 +93,9 @@ def check_same(original, drop_in, arguments, order=2, single=True):
     found = results(drop_in, arguments, torch.float64, order)
     assert distances(found, truth)[0] < 1e-12
     if not single or (original.training and getattr(original, "dropout", 0)):
-        return  # dropout draws other numbers in float32
+        return  # dropout masks differ in float32
     totals = [0.0, 0.0]
-    for factor in FACTORS:  # one case may be lucky
+    for factor in FACTORS:  # one case may have small errors by chance
         given = [scaled(a, factor) for a in arguments]
         truth = results(original, given, torch.float64, order)
         for place, layer in enumerate((drop_in, original)):
@@ -111,7 +114,7 @@ def scaled(value, factor):
 
 
 def pair(originals, drop_ins, name, *arguments, **options):
-    """Layers of both packages, made with the same random numbers."""
+    """Return layers of both packages, created from the same random seed."""
     made = []
     for package in (originals, drop_ins):
         torch.manual_seed(1)
@@ -120,7 +123,7 @@ def pair(originals, drop_ins, name, *arguments, **options):
 
 
 def check_alike(original, drop_in):
-    """The same text and the same names and shapes of parameters."""
+    """Assert equal `repr`, and equal names and shapes of parameters."""
     assert repr(drop_in) == repr(original)
     shapes = [{k: tuple(v.shape) for k, v in m.state_dict().items()} for m in (original, drop_in)]
     assert shapes[0] == shapes[1]

@@ -1,4 +1,4 @@
-"""Operators on tensors of PyTorch, and what holds for them wherever the tensors are."""
+"""Operators on PyTorch tensors, and properties that hold on any device."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from .doors import OPERATORS, arguments
 
 
 class Example:
-    """An operator on tensors: a small case of the table, or positive numbers that broadcast."""
+    """Operator on tensors: a small case of the table, or positive broadcasting arrays."""
 
     def __init__(self, name, seed=0, dtype=torch.float64, device="cpu"):
         self.name, self.op, self.door = name, OPERATORS[name], getattr(pt, name)
@@ -34,7 +34,7 @@ class Example:
 
 
 def assert_derivatives(example):
-    """Of first and second order, in both modes."""
+    """Assert first and second derivatives, in both modes."""
     leaves = example.leaves()
     close = {"atol": 1e-5, "rtol": 1e-4}
     assert torch.autograd.gradcheck(example, leaves, check_forward_ad=True, fast_mode=True, **close)
@@ -42,7 +42,7 @@ def assert_derivatives(example):
 
 
 def assert_maps(example):
-    """Under vmap, with a batch of all tensors."""
+    """Assert results under vmap, with all tensors batched."""
     batch = [torch.stack([t, 0.5 * t, 0.9 * t]) for t in example.tensors]
     mapped = torch.func.vmap(example)(*batch)
     for number in range(3):

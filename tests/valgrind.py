@@ -1,6 +1,6 @@
 """Every operator under valgrind's memcheck: `./run valgrind`.
 
-The interpreter and NumPy have reports of their own: those count whose stacks touch pyops.
+Only reports whose stacks contain pyops count; the interpreter and NumPy have others.
 """
 
 import os
@@ -30,7 +30,7 @@ COMMAND = (
 
 
 def exercise():
-    """Every variant on one thread, every operator on two, in both precisions."""
+    """Run every variant on one thread, every operator on two, in both precisions."""
     pyops.set_num_threads(2)
     large = drawn(130, 150, 2000)
     problems = [case.problem() for case in VARIANTS]
@@ -39,7 +39,7 @@ def exercise():
         for dtype in np.float32, np.float64:
             for phase in PHASES:
                 for result in problem.map(dtype).run(phase):
-                    np.any(result)  # a decision about every element, which memcheck reports
+                    np.any(result)  # branches on every element, so that memcheck reports
 
 
 def touches(error):
@@ -47,7 +47,7 @@ def touches(error):
 
 
 def text(error):
-    """A report, with every frame on a line."""
+    """Return a report, one frame per line."""
     lines = [error.findtext("what") or error.findtext("xwhat/text")]
     for part in error:
         if part.tag == "auxwhat":

@@ -1,4 +1,4 @@
-"""Build dist/, and test its wheel in an environment of its own: `./run wheel`."""
+"""Builds dist/ and tests its wheel in a separate environment: `./run wheel`."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ def say(message):
 
 
 def run(*command, cwd=ROOT):
-    """The output of a command; where it fails, print it and stop."""
+    """Return the output of a command; if it fails, print it and exit."""
     words = [str(word) for word in command]
     done = subprocess.run(words, cwd=cwd, text=True, stdout=PIPE, stderr=STDOUT)
     if done.returncode:
@@ -25,8 +25,10 @@ def run(*command, cwd=ROOT):
 
 
 def vendor_openmp(wheel, folder):
-    """The wheel with libgomp.so.1 beside libpyops, under the name by which every library of the
-    process shares it; auditwheel gives what it adds a name of its own."""
+    """Bundle libgomp.so.1 beside libpyops under its original name, shared by the process.
+
+    auditwheel would rename the bundled library.
+    """
     run(sys.executable, "-m", "wheel", "unpack", "--dest", folder, wheel)
     (unpacked,) = (path for path in folder.iterdir() if path.is_dir())
     lib = unpacked / "pyops" / "lib"
@@ -41,7 +43,7 @@ def vendor_openmp(wheel, folder):
 
 
 def build(folder, dist):
-    """The sdist and, from it, a wheel that needs NumPy alone."""
+    """Build the sdist and, from it, a wheel that depends on NumPy alone."""
     say("building sdist and wheel")
     run(sys.executable, "-m", "build", "--outdir", folder)
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
@@ -54,7 +56,7 @@ def build(folder, dist):
 
 
 def archive_for_fpm(sdist, folder):
-    """The package for fpm beside the sdist."""
+    """Build the package for fpm beside the sdist."""
     say("writing the package for fpm")
     name = sdist.name.replace(".tar.gz", "-fpm")
     run("meson", "setup", folder / "fpm", ROOT, "-Dpython=disabled")
@@ -64,7 +66,7 @@ def archive_for_fpm(sdist, folder):
 
 
 def check(sdist, wheel, folder, arguments):
-    """The tests of the sdist against the wheel, away from the checkout."""
+    """Run the tests of the sdist against the wheel, outside the checkout."""
     say(f"installing {wheel.name} beside nothing but NumPy")
     run(sys.executable, "-m", "venv", folder / "venv")
     python = folder / "venv" / "bin" / "python"
@@ -75,7 +77,7 @@ def check(sdist, wheel, folder, arguments):
 
     shutil.unpack_archive(sdist, folder)
     tree = folder / sdist.name.removesuffix(".tar.gz")
-    (tree / "pyops" / "__init__.py").unlink()  # a folder without it gives way to what is installed
+    (tree / "pyops" / "__init__.py").unlink()  # no longer shadows the installed package
     say("installing what the tests need")
     run(python, "-m", "pip", "install", "--group", "test", cwd=tree)
     return subprocess.run([python, "-m", "pytest", *arguments], cwd=tree).returncode
