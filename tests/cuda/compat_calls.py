@@ -1,4 +1,4 @@
-"""Every low-level call of pylibcugraphops: what it is given and what it writes to."""
+"""Every low-level call of pylibcugraphops: its arguments and its outputs."""
 
 import functools
 import itertools
@@ -20,7 +20,7 @@ rng = np.random.default_rng(5)
 draw = rng.standard_normal
 
 DST = np.sort(rng.integers(0, NODES - 1, EDGES))
-"""The last node is isolated."""
+"""Graph whose last node is isolated."""
 CSC = np.searchsorted(DST, np.arange(NODES + 1)), rng.integers(0, NODES - 1, EDGES)
 ROWS, KINDS = rng.permutation(EDGES), rng.integers(0, TYPES, EDGES)
 
@@ -47,7 +47,7 @@ def typed_bipartite(move):
 
 @dataclass
 class Case:
-    """Outputs have a shape and a type; a graph is a function that makes it."""
+    """Call with its arguments; outputs have a shape and a type, a graph is a factory function."""
 
     call: Any
     outs: dict[str, Any]
@@ -59,7 +59,7 @@ class Case:
         return f"{self.call.__name__} {self.about}".strip()
 
     def run(self, move=lambda array: array, one=None, **others):
-        """The outputs of a call; `one` argument alone is moved by the function that it has."""
+        """Return the outputs of a call; `one` is an argument's name and a function to apply to it."""
         name, function = one or (None, move)
         way = {n: function if n == name else move for n in (*self.outs, *self.given)}
         outs = {n: way[n](np.full(s, -7, k)) for n, (s, k) in self.outs.items()}

@@ -1,4 +1,4 @@
-"""`python -m pytest tests/cuda --device`: the table of rooms on a real device, with CuPy."""
+"""`python -m pytest tests/cuda --device`: the device operators on a real device, with CuPy."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from . import host, rooms
 
 REAL = "test_rooms", "test_attention", "test_dimenet", "test_nan", "test_compat"
 ALONE = "test_device", "test_device_torch"
-"""The files that a device runs besides, and those that it alone runs."""
+"""Files that also run on a real device, and files that run only there."""
 
 
 def pytest_addoption(parser):
@@ -31,7 +31,7 @@ def pytest_configure(config):
 
 
 def try_device():
-    """One call, so that what no test can do without is missed once."""
+    """Make one call, so that missing requirements of all tests are reported once."""
     if not _device.platform("tests").count:
         raise RuntimeError("CuPy sees no device")
     import cupy
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def device_goes_on(request):
-    """After an illegal address no process can use its device: a worker makes room for another."""
+    """End a worker whose device has failed: after an illegal address it is unusable."""
     yield
     if not rooms.DEVICE:
         return

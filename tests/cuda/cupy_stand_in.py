@@ -1,4 +1,4 @@
-"""What the benchmark takes from CuPy, of arrays of this machine that say they are on a device."""
+"""Stand-in for the parts of CuPy that the benchmark uses, with host arrays as device arrays."""
 
 import contextlib
 from types import ModuleType, SimpleNamespace
@@ -15,7 +15,7 @@ class Device:
 
 
 class MemoryHook(contextlib.AbstractContextManager):
-    """One array comes and goes."""
+    """Hook that sees one array allocated and freed."""
 
     def __exit__(self, *_):
         facts = {"device_id": 0, "mem_size": 512, "mem_ptr": 1, "pmem_id": 1}
@@ -24,7 +24,7 @@ class MemoryHook(contextlib.AbstractContextManager):
 
 
 class RawKernel:
-    """A kernel compiled for this machine."""
+    """Kernel compiled for the host."""
 
     def __init__(self, code, name, options=()):
         defined = [option[2:].split("=") for option in options if option.startswith("-D")]

@@ -1,4 +1,4 @@
-"""A device made of this machine: NumPy, and the CUDA sources compiled by its C++ compiler."""
+"""Emulated device: NumPy, and the CUDA sources compiled by the host's C++ compiler."""
 
 import atexit
 import ctypes
@@ -32,14 +32,14 @@ MOST = {"threads": 1024, "rows": 65535, "columns": 2**31 - 1, "bytes": 99 << 10}
 
 @functools.cache
 def folder():
-    """Where compiled sources lie until the tests have ended."""
+    """Return the folder of compiled sources, kept until the tests end."""
     path = tempfile.mkdtemp(prefix="pyops-emulation-")
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return Path(path)
 
 
 def build(text, names, name):
-    """A library of the kernels of a composed source."""
+    """Build a library of the kernels of a composed source."""
     code = "\n".join([f'#include "{HEADER}"', text, *(f"EMULATE({kernel})" for kernel in names)])
     path = folder() / name
     done = subprocess.run(
@@ -60,14 +60,14 @@ def library(source, kind, constants):
 
 
 def argument(value, code, where):
-    """A value as a kernel takes it, refused if the kernel takes another kind."""
+    """Convert a value to a kernel argument; refuse one of another type."""
     if code.startswith("*"):
         if value is None:
             return ctypes.c_void_p(0)
         assert isinstance(value, np.ndarray), f"{where}: expected an array, got {type(value)}"
         assert value.dtype == np.dtype(code[1]), f"{where}: expected {code}, got {value.dtype}"
         assert value.flags.c_contiguous, f"{where}: expected contiguous memory"
-        return ctypes.c_void_p(value.ctypes.data if value.size else 0)  # as CuPy's empty arrays
+        return ctypes.c_void_p(value.ctypes.data if value.size else 0)  # like CuPy's empty arrays
     whole = isinstance(value, (bool, int, np.integer))
     assert whole == (code == "q"), f"{where}: expected {code}, got {value!r}"
     return KINDS[code](value)
@@ -92,7 +92,7 @@ def start(made, kernel, where, grid, block, args, shared=0, order=0):
 
 
 class Host(Runtime):
-    """Runs the kernels in one order of blocks, warps and lanes or another."""
+    """Runs the kernels in a given order of blocks, warps and lanes."""
 
     xp = np
 
@@ -101,7 +101,7 @@ class Host(Runtime):
         self.launched = []
 
     def empty(self, shape, dtype):
-        """What is read before it is written shows."""
+        """Return an array with contents that reveal reads before writes."""
         array = np.empty(shape, dtype)
         array.reshape(-1).view(np.uint8).fill(0xFF)
         return array

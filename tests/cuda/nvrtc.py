@@ -1,4 +1,4 @@
-"""The device's compiler, which needs no device."""
+"""The device compiler, which needs no device."""
 
 import struct
 
@@ -8,7 +8,7 @@ from pyops.cuda._compiler import compiled
 
 
 def cubin(text, architecture):
-    """Machine code of a source; an error with the compiler's log."""
+    """Compile a source to machine code; errors contain the compiler's log."""
     pytest.importorskip("cupy")
     try:
         kind, code = compiled(text, architecture=architecture)
@@ -19,7 +19,7 @@ def cubin(text, architecture):
 
 
 def stacks(code):
-    """Bytes of local memory that each kernel keeps for a thread, from the ELF file's notes."""
+    """Return the bytes of local memory per thread of each kernel, from the ELF file's notes."""
     (table,), (size, count, names) = (
         struct.unpack_from("<Q", code, 40),
         struct.unpack_from("<3H", code, 58),
@@ -35,7 +35,7 @@ def stacks(code):
     found, place = {}, notes[4]
     while place < notes[4] + notes[5]:
         form, kind, length = struct.unpack_from("<BBH", code, place)
-        if form == 4 and kind == 0x11:  # a symbol and its frame
+        if form == 4 and kind == 0x11:  # a symbol and its frame size
             symbol, frame = struct.unpack_from("<II", code, place + 4)
             (name,) = struct.unpack_from("<I", code, symbols[4] + 24 * symbol)
             found[text(symbols[6], name)] = frame

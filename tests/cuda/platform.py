@@ -1,4 +1,4 @@
-"""The door without a device: arrays of this machine that say they are on one."""
+"""Emulated platform: host arrays that claim to be on a device."""
 
 import contextlib
 
@@ -8,7 +8,7 @@ from .host import Host
 
 
 class OnDevice(np.ndarray):
-    """An array that pyops takes for one on a device, whose number is 0 if none is given."""
+    """Array that pyops treats as a device array; the default device number is 0."""
 
     def __array_finalize__(self, other):
         self.number = getattr(other, "number", 0)
@@ -21,14 +21,14 @@ class OnDevice(np.ndarray):
 
 
 def to_device(array, number=0):
-    """The array, or a copy, as one on a device."""
+    """Return the array, or a copy, as a device array."""
     moved = np.asarray(array).view(OnDevice)
     moved.number = number
     return moved
 
 
 class Elsewhere(Host):
-    """What is made there stays there, in what another library makes if it is lent that."""
+    """Host runner that allocates device arrays, in the memory of another library if one is set."""
 
     make = None
 
@@ -48,14 +48,14 @@ class Elsewhere(Host):
 
 
 def memory_of(storage):
-    """The bytes of a storage of torch."""
+    """Return the bytes of a storage of torch."""
     import torch
 
     return torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
 
 
 class Platform:
-    """In the place of CuPy."""
+    """Stand-in for CuPy."""
 
     count = 2
 

@@ -1,4 +1,4 @@
-"""Calls with arrays of this machine, through the door of the device and into its rooms."""
+"""Calls of the device operators with host arrays, through the device front end."""
 
 import contextlib
 import importlib
@@ -16,11 +16,11 @@ from .platform import Platform, to_device
 
 ROOMS = {name: importlib.import_module(f"{ops.__name__}.{name}") for name in rooms()}
 DEVICE = False
-"""Whether there is a real one, where any order of turns is that of the device."""
+"""Whether there is a real device, which determines its own order of execution."""
 
 
 def move(argument):
-    """An argument on the device."""
+    """Move an argument to the device."""
     if isinstance(argument, Graph):
         return argument.to_device()
     if not isinstance(argument, np.ndarray):
@@ -33,13 +33,13 @@ def move(argument):
 
 
 def back(result):
-    """A result on this machine."""
+    """Move a result to the host."""
     return result.get() if DEVICE else result.view(np.ndarray)
 
 
 @contextlib.contextmanager
 def on_device(rt):
-    """Operators with a room run in it, their results are on this machine again."""
+    """Run operators that have device kernels on the device, with results moved to the host."""
     run = Phase.run
 
     def moved(phase, given, options, wanted=None, out=None, accumulate=False):

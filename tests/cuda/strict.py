@@ -1,4 +1,4 @@
-"""Arrays that do outside of the rooms what CuPy's do, and nothing else."""
+"""Arrays that, outside the device operators, support only what CuPy's arrays support."""
 
 import contextlib
 
@@ -11,25 +11,25 @@ from .platform import OnDevice, Platform
 
 _run = _door.run
 inside = False
-"""Whether a room has the arrays, which takes them for those of this machine."""
+"""Whether a device operator runs, which uses the arrays as host arrays."""
 
 
 def bare(value):
-    """Arguments as arrays of this machine."""
+    """Return arguments as host arrays."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(bare, value))
     return np.asarray(value) if isinstance(value, np.ndarray) else value
 
 
 def strict(value):
-    """Results as arrays on the device."""
+    """Return results as device arrays."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(strict, value))
     return np.array(value).view(Strict)
 
 
 def on_host(value):
-    """Whether CuPy's functions refuse a value, or have to copy it."""
+    """Return whether CuPy's functions would refuse a value or have to copy it."""
     if isinstance(value, (list, tuple)):
         return any(map(on_host, value))
     return type(value) is np.ndarray and value.ndim > 0
@@ -65,7 +65,7 @@ class Strict(OnDevice):
 
 
 class Tensor:
-    """An array of another library, which can only be adopted."""
+    """Array of another library, which can only be imported by a protocol."""
 
     dtype = "float"
 
@@ -106,7 +106,7 @@ class StrictPlatform(Platform):
 
 
 def run(*arguments):
-    """The door, whose results are strict again."""
+    """Run the device front end and make its results strict."""
     global inside
     before, inside = inside, True
     try:

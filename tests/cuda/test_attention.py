@@ -1,4 +1,4 @@
-"""Attention on the device beyond the table: weights, and heads wider than lanes reach."""
+"""Attention on the device beyond the table: weights, and heads wider than a warp covers."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from .rooms import DEVICE, OPERATORS, on_device
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 CASES = {name: [*variants(OPERATORS[name])] for name in ("gat", "gat_v2", "transformer_conv")}
 SCORED = {"gat": "attention", "gat_v2": "attention", "transformer_conv": "query"}
-"""What the scores are proportional to."""
+"""Inputs to which the scores are proportional."""
 every_operator = pytest.mark.parametrize("name", CASES)
 
 
@@ -43,7 +43,7 @@ def test_shapes_of_heads(case, phase, heads, width):
 @pytest.mark.parametrize("score", [1e4, -1e4])
 @every_operator
 def test_large_scores(name, score):
-    """The softmax is shifted: no exponential overflows, and a row of one value is a mean."""
+    """The softmax is shifted: exponentials do not overflow, and equal scores give the mean."""
     problem = CASES[name][0].problem(drawn(9, 7, 600)).map(np.float32)
     far = problem.having(**{SCORED[name]: problem.arrays[SCORED[name]] * np.float32(score)})
     with on_device(Host()):
@@ -62,7 +62,7 @@ LAUNCHES = [
 @pytest.mark.skipif(DEVICE, reason="counted where this machine runs them")
 @pytest.mark.parametrize(("name", "phase", "most"), LAUNCHES)
 def test_launches(name, phase, most):
-    """A launch costs what reading a megabyte does: there are few where no row is long."""
+    """A launch costs as much as a megabyte of reads: there are few if no row is long."""
     plain = replace(CASES[name][0], absent=("edge_features", "mask"))
     device = Host()
     with on_device(device):

@@ -1,4 +1,4 @@
-"""Every line of the benchmark: small cases, stand-ins for CuPy and for torch's memory."""
+"""The benchmark, line by line: small cases, stand-ins for CuPy and for torch's memory."""
 
 import importlib
 import json
@@ -31,7 +31,7 @@ SMALL_CASES = [replace(case, **SMALL, heads=min(2, case.heads)) for case in CASE
 
 @pytest.fixture
 def bench(monkeypatch):
-    """The benchmark's modules, with what a device would have in its place."""
+    """Return the benchmark's modules, with stand-ins for the parts of a device."""
     names = [f"benchmarks.cuda.{name}" for name in MODULES]
     monkeypatch.setitem(sys.modules, "cupy", stand_in())
     for name in names:
@@ -63,7 +63,7 @@ def bench(monkeypatch):
 
 
 class Here:
-    """A worker in this process, with small cases."""
+    """Worker in this process, with small cases."""
 
     def __init__(self, measure):
         self.measure = measure
@@ -103,7 +103,7 @@ def test_every_operator(operator, bench, tmp_path, capsys):
 
 
 class Script:
-    """A worker that answers with records."""
+    """Worker that answers with given records."""
 
     def __init__(self, times, gather=1.0):
         self.times, self.gather = times, gather
@@ -181,7 +181,7 @@ def test_nothing_begins_after_the_time(bench, capsys):
 
 
 def test_a_process_that_ends_is_a_record(monkeypatch):
-    """As where a device is lost; the next case has a new one."""
+    """A lost process, as after a device failure, gives a record; the next case has a new one."""
     monkeypatch.setattr(workers, "serve", dies)
     worker = workers.Worker()
     for _ in range(2):
@@ -196,7 +196,7 @@ def dies(pipe):
 
 
 def test_the_process_runs_as_a_program(tmp_path):
-    """Without a device its lines say so, and the end comes all the same."""
+    """Without a device the lines report that, and the process still ends."""
     hidden = "import sys; sys.modules['cupy'] = None"
     (tmp_path / "sitecustomize.py").write_text(hidden)
     root = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""The low-level calls of pylibcugraphops with arrays of a device, against those of the host."""
+"""Low-level calls of pylibcugraphops with device arrays, against those with host arrays."""
 
 import inspect
 import pickle
@@ -68,7 +68,7 @@ def test_every_call_is_in_the_table():
 
 @every_case
 def test_values(case, platform):
-    """On the stream that it names, by an integer of any kind; graphs are made of arrays there."""
+    """Results on the given stream, by an integer of any type; graphs are built of device arrays."""
     if rooms.DEVICE:
         import cupy
 
@@ -160,7 +160,7 @@ PRECISIONS = {None: "highest", MMAOp.HighPrecision: "highest", MMAOp.LowPrecisio
 @without_device
 @pytest.mark.parametrize("operation", PRECISIONS, ids=str)
 def test_precision_of_products(platform, monkeypatch, operation):
-    """As the operation says on a device; on the host that of the arrays."""
+    """The precision is that of the operation on a device, and that of the arrays on the host."""
     given = []
     products = type(platform.runtime).matmul
 
@@ -218,7 +218,7 @@ def test_graphs_leave_what_is_on_a_device_behind():
 
 @pytest.mark.parametrize("op", [AggOp.Max, AggOp.Min])
 def test_extremes_of_long_rows(op):
-    """Many equals among the entries, in rows of several pieces."""
+    """Extremes among many ties, in rows of several segments."""
     rng = np.random.default_rng(0)
     offsets = np.array([0, 700, 700, 1000])
     graph = pylibcugraphops.make_csc(offsets, rng.integers(0, 3, 1000), rng.permutation(1000))
@@ -267,7 +267,7 @@ def test_refusals(arguments, kind, text):
 
 @without_device
 def test_outputs_that_meet():
-    """As on the host: columns beside each other do not."""
+    """Overlapping outputs are refused as on the host; adjacent columns are accepted."""
     graph, wide, weight = plain(there), there(Y), there(np.ones(40))
     call, mean = operators.agg_weighted_n2n_fwd, (AggOp.Mean, None)
     call(wide[:, :5], there(X), weight, graph, *mean, wide[:, 5])
@@ -279,7 +279,7 @@ def test_outputs_that_meet():
 
 
 def test_index_arrays_are_told_apart(platform):
-    """By their place in memory on a device, by what they hold on the host."""
+    """Index arrays are identified by address on a device, by contents on the host."""
     case = next(c for c in CASES if c.call is dimenet.agg_edge_to_edge_fwd)
     arrays = {n: a for n, a in case.given.items() if n not in INDICES}
     packed = {n: case.given[n] for n in INDICES & case.given.keys()}

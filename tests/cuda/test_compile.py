@@ -1,4 +1,4 @@
-"""Every source compiles for the devices we know, in both precisions; a broken one does not."""
+"""Every source compiles for the supported devices, in both precisions; an invalid one does not."""
 
 import struct
 
@@ -18,7 +18,7 @@ HOT = [
     for variant in variants(name)
 ]
 EVERY = [(name, variant) for name in sources() for variant in variants(name)]
-EVERY = [(name, some) for name, some in EVERY if some.get("CODE", 3) == 3]  # one function of all
+EVERY = [(name, some) for name, some in EVERY if some.get("CODE", 3) == 3]  # one function alone
 
 
 def label(value):
@@ -39,7 +39,7 @@ def test_compiles(source, constants, architecture, kind):
 @pytest.mark.parametrize("kind", ["f", "d"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_elementwise_functions_compile(architecture, kind):
-    """All of them, in one source."""
+    """All functions compile, in one source."""
     codes = range(1, 1 + len(FUNCTIONS))
     bodies = [
         f"#define CODE {code}\n{functions().replace('evaluate', f'evaluate_{code}')}#undef CODE\n"
@@ -53,7 +53,7 @@ def test_elementwise_functions_compile(architecture, kind):
 
 @pytest.mark.parametrize(("source", "constants"), HOT, ids=label)
 def test_registers_are_enough(source, constants):
-    """What a thread keeps does not spill to memory."""
+    """Kernels spill no registers to memory."""
     found = stacks(cubin(compose(source, "f", constants), 90))
     assert found.keys() >= set(kernels(source))
     assert not any(found[kernel] for kernel in kernels(source))
@@ -76,7 +76,7 @@ def test_unlisted_constants_are_refused():
 
 @pytest.fixture
 def caches(tmp_path, monkeypatch):
-    """A user whose caches are there."""
+    """Return a user whose cache folder exists."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("PYOPS_CACHE_DIR", raising=False)
     _compiler.folder.cache_clear()
@@ -96,7 +96,7 @@ def test_machine_code_is_kept(caches, monkeypatch):
 
 
 def test_machine_code_is_whole():
-    """The last thing in the file, its program headers, ends within it."""
+    """The machine code is complete: its last part, the program headers, ends within the file."""
     code = cubin(compose("matrices", "f", {"LANES": 8}), 90)
     start, _, _, _, size, count = struct.unpack_from("<2QI3H", code, 32)
     assert start + size * count <= len(code)
@@ -110,7 +110,7 @@ def test_code_for_what_the_compiler_does_not_know(caches):
 
 
 def test_where_nothing_can_be_kept(caches, monkeypatch, capsys):
-    """Kernels are compiled all the same, in each process."""
+    """If no cache folder is writable, kernels are compiled in each process."""
     (caches / "file").touch()
     monkeypatch.setenv("PYOPS_CACHE_DIR", str(caches / "file"))
     text = compose("matrices", "f", {"LANES": 8})
@@ -122,7 +122,7 @@ def test_where_nothing_can_be_kept(caches, monkeypatch, capsys):
 
 
 def test_subnormal_numbers_are_kept():
-    """Nothing in the code of any kernel turns them to zero, but what the compiler makes of exp."""
+    """No kernel code flushes subnormal numbers to zero, except the compiler's code for exp."""
     pytest.importorskip("cupy")
     text = compose("matrices", "f", {"LANES": 8})
     _, code = _compiler.compiled(text, architecture=990)

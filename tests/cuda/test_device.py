@@ -1,4 +1,4 @@
-"""What only a device can show, beside the table: `python -m pytest tests/cuda --device`."""
+"""Tests that need a real device, beside the table: `python -m pytest tests/cuda --device`."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -83,7 +83,7 @@ WIDE = dict.fromkeys(("in_features", "out_features", "columns", "width", "channe
 @every_dtype
 @pytest.mark.parametrize("op", [name for name in rooms.ROOMS if name in rooms.OPERATORS])
 def test_arrays_may_begin_anywhere(op, dtype, monkeypatch):
-    """At any multiple of an element, also where rows are as wide as four elements are read."""
+    """Arrays may start at any multiple of an element, also if rows are read by vectors of four."""
     move = rooms.move
 
     def displaced(array):
@@ -108,7 +108,7 @@ def test_arrays_may_begin_anywhere(op, dtype, monkeypatch):
 
 
 def test_the_current_stream_is_used():
-    """Work waits for what the caller has queued before it, on a stream of the caller."""
+    """Work runs on the caller's current stream, after the work queued there."""
     import cupy
 
     with cupy.cuda.Stream(non_blocking=True) as stream:
@@ -138,7 +138,7 @@ def test_the_stream_of_a_low_level_call_is_used():
 
 
 def test_threads():
-    """Calls of several threads do not meet in what is kept."""
+    """Concurrent calls of several threads do not interfere in caches."""
     p = representative("gno_conv").problem(drawn(500, 500, 5000))
     graph, arrays = p.graph.to_device(), [*map(rooms.move, p.inputs)]
     expected = rooms.back(p.op(graph, *arrays, **p.options))
@@ -152,7 +152,7 @@ def test_threads():
 
 
 def test_graphs_and_blocks():
-    """Of arrays on the device, and through pickle."""
+    """Graphs and blocks of device arrays, and through pickle."""
     graph, x = drawn(9, 7, 60), np.ones((9, 3))
     there = pyops.Graph(rooms.move(graph.src), rooms.move(graph.dst), 9, 7)
     expected = pyops.aggregate(graph, x)

@@ -1,4 +1,4 @@
-"""Tensors of a CUDA device: every operator beside its host, its derivatives and torch's ways."""
+"""CUDA tensors: every operator against the host, its derivatives and torch's transformations."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ pytestmark = [
 
 
 class Example(operators.Example):
-    """Its tensors and graph are on the device."""
+    """Operator with tensors and graph on the device."""
 
     def __init__(self, name, dtype=torch.float64):
         super().__init__(name, dtype=dtype, device=WHERE)
@@ -66,7 +66,7 @@ def test_modes_agree(name):
 
 @pytest.mark.parametrize("name", ["gno_conv", "gat", "tanh"])
 def test_compiled(name):
-    """By the part of torch.compile that needs no compiler of C."""
+    """Runs under the part of torch.compile that needs no C compiler."""
     torch._dynamo.reset()
     torch._dynamo.config.trace_autograd_ops = True
     example = Example(name)
@@ -101,7 +101,7 @@ def test_arrays_of_the_host_are_refused():
 
 
 def test_tensors_among_arrays():
-    """The functions of pyops take tensors by DLPack."""
+    """The functions of pyops accept tensors by DLPack."""
     import cupy
 
     import pyops

@@ -1,4 +1,4 @@
-"""Edge-to-edge aggregation on the device beyond the table: sizes that take several parts."""
+"""Edge-to-edge aggregation on the device beyond the table: sizes of several tiles."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_sizes(phase, sizes):
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_few_warps(case, phase, monkeypatch):
-    """Warps add up gradients by B over several entries."""
+    """Warps accumulate gradients by B over several entries."""
     monkeypatch.setattr(_triplets, "WARPS", 7)
     agree(case.problem(), phase)
 
@@ -61,5 +61,5 @@ def test_both_bases(phase, accumulate):
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_nodes_of_many_edges(phase):
-    """Pairs are met 32 at a time."""
+    """Pairs are processed 32 at a time."""
     agree(CASES[0].problem(drawn(3, 3, 250)).map(np.float64), phase)

@@ -1,4 +1,4 @@
-"""The door to the device: what it takes, what it refuses and how it says so."""
+"""The device front end: accepted arguments, refusals and their messages."""
 
 import copy
 import functools
@@ -37,7 +37,7 @@ MATRICES = next(variants(OPERATORS["kernel_conv"]))
 
 
 def problem(op="gno_aggregate", dtype=np.float32):
-    """The same call on the host and on the device."""
+    """Return the same call on the host and on the device."""
     case = MATRICES if op == "kernel_conv" else representative(op)
     here = case.problem(drawn(9, 7, 60)).map(dtype)
     there = here.map(to_device)
@@ -67,7 +67,7 @@ def call(graph=GRAPH, features=FEATURES, kappa=KAPPA, move=to_device, **keywords
 
 
 def host(array):
-    """An array that `call` leaves on the host."""
+    """Return an array that `call` leaves on the host."""
     return array.view(np.memmap)
 
 
@@ -332,7 +332,7 @@ def test_blocks():
 
 
 def test_row_numbers_are_copied_once(platform):
-    """And anew where they are others, of another type or changed in place."""
+    """Row indices are copied once, and again if other values, another type or changed in place."""
     graph = pyops.Graph([0, 1, 2, 0], [1, 0, 0, 2])
     moved, x = graph.to_device(), np.random.default_rng(0).random((4, 3))
     reverse = np.array([1, 0, 3, 2])
@@ -368,7 +368,7 @@ def test_pieces_of_rows():
     "case", [representative("gno_conv"), *variants(OPERATORS["kernel_conv"])], ids=str
 )
 def test_long_rows(case):
-    """Rows in several pieces, and more coordinates than are kept in registers."""
+    """Rows of several segments, and more coordinates than registers hold."""
     here = case.problem(drawn(3, 2, 5 * PIECE // 2), dim=5)
     graph = here.graph.to_device()
     assert len(graph._index("in_pieces")) > graph.num_dst
@@ -380,7 +380,7 @@ def test_long_rows(case):
 
 
 def test_several_workspaces(monkeypatch):
-    """Pieces and edges that do not fit in one."""
+    """Segments and edges exceed a single workspace."""
     for op in "gno_conv", "kernel_conv", "gno_kernel":
         _, there = problem(op, np.float64)
         expected = [there.run(phase) for phase in PHASES]
@@ -404,7 +404,7 @@ _MODULES = {
     "op", ["gno_conv", "kernel_conv", "gno_kernel", "ono_encode", "dimenet_aggregate"]
 )
 def test_precision(op, precision, least, most):
-    """Of products: factors of 11 bits, or of two such parts. None of it touches float64."""
+    """Products have factors of 11 bits, or of two such parts; float64 is not affected."""
     for dtype in np.float32, np.float64:
         here, there = problem(op, dtype)
         for phase in PHASES:
@@ -497,7 +497,7 @@ def test_the_real_library_without_a_device(monkeypatch):
 
 
 class Foreign:
-    """An array of another library: nothing of NumPy, but the protocols."""
+    """Array of another library, with protocols only."""
 
     def __init__(self, array):
         self.array = array
@@ -507,7 +507,7 @@ class Foreign:
 
 
 def test_other_libraries(platform, monkeypatch):
-    """Whatever speaks DLPack or the CUDA array interface is taken."""
+    """All objects that support DLPack or the CUDA array interface are accepted."""
     adopt = platform.adopt
 
     def adopt_any(value):

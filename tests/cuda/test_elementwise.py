@@ -1,4 +1,4 @@
-"""Elementwise functions and reductions on the device, against those of the host."""
+"""Elementwise functions and reductions on the device, against the host."""
 
 import re
 
@@ -48,7 +48,7 @@ def test_broadcasting(pair, dtype, phase):
 
 @pytest.mark.parametrize("pair", ["in parts", "in parts inside"])
 def test_sums_in_parts(pair, platform):
-    """Sums of many terms are cut, and the parts have any order."""
+    """Sums of many terms are split into tiles, which run in any order."""
     p = problem("multiply", pair, np.float32)
     expected = p.map(to_device).run("backward")
     assert_close(expected, p.run("backward"), 1e-6)
@@ -61,7 +61,7 @@ def test_sums_in_parts(pair, platform):
 
 @every_phase
 def test_one_cotangent(phase):
-    """Of what is wanted nothing more is read: no cotangent stays no number."""
+    """Only the inputs of requested results are read: an absent cotangent does not spread NaN."""
     p = problem("divide", "pairs").map(to_device)
     for which in 0, 1:
         h = [p.h[i] if i == which else None for i in (0, 1)]
@@ -115,7 +115,7 @@ def test_reductions(name, shape, axis, keepdims):
 
 
 def calls(op, x, gy, h):
-    """The phases of a reduction with their arguments."""
+    """Return the phases of a reduction with their arguments."""
     derivatives = (op.backward, (x, gy)), (op.double_backward, (x, gy, h)), (op.jvp, (x, h))
     return [(op, (x,)), *derivatives]
 
@@ -128,7 +128,7 @@ def listed(result):
 @pytest.mark.parametrize("spoilt", [False, True], ids=["ties", "NaN"])
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_extremes_share_their_gradient(name, spoilt, axis):
-    """Equal extremes have equal parts of it; a NaN has it all, and makes it one."""
+    """Ties share the gradient equally; a NaN gets the whole gradient, as NaN."""
     rng = np.random.default_rng(0)
     op = getattr(pyops, name)
     x = rng.integers(0, 3, (4, 9, 5)).astype(float)
@@ -147,7 +147,7 @@ def test_extremes_share_their_gradient(name, spoilt, axis):
 
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_extremes_without_cotangents(name):
-    """What is not given counts as 0; only what is wanted is made, in any order of the blocks."""
+    """Absent cotangents count as 0; only requested results are computed, in any block order."""
     op, rng = getattr(pyops, name), np.random.default_rng(0)
     x, h = (to_device(rng.integers(0, 900, (3, 7001)).astype(np.float32)) for _ in range(2))
     gy = to_device(np.ones(3, np.float32))

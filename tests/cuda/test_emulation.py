@@ -1,4 +1,4 @@
-"""The device made of this machine finds what would be wrong on one."""
+"""The emulated device detects errors that would occur on a real one."""
 
 import numpy as np
 import pytest

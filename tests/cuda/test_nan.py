@@ -1,4 +1,4 @@
-"""A NaN reaches what it reaches on this machine's processor, and nothing else."""
+"""A NaN affects the same results as on the CPU, and no others."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ ENDS = [1, 4, 1, 5, 3, 3, 6, 0], [3, 1, 6, 3, 1, 3, 4, 7]
 
 
 def places(problem, phase):
-    """Every third element of all arrays of a phase."""
+    """Return every third element of all arrays of a phase."""
     elements = [(n, i) for n in problem.names(phase) for i, _ in np.ndenumerate(problem.arrays[n])]
     return elements[::3]
 

@@ -1,4 +1,4 @@
-"""Rows that end where a piece does, beside rows that do not."""
+"""Rows whose length is around the segment length."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ SIDES = {
 
 
 def having(side, degrees, nodes=40):
-    """A graph whose incoming rows, outgoing ones or edges have so many entries."""
+    """Return a graph whose incoming rows, outgoing rows or edges have these numbers of entries."""
     rng, count = np.random.default_rng(0), sum(degrees)
     src, dst = rng.integers(0, nodes, (2, count))
     ids = rng.permutation(count)

@@ -1,4 +1,4 @@
-"""Products of matrices by their precision, as matrix units round, made on this machine."""
+"""Matrix products by precision, with the rounding of tensor cores emulated on the host."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from pyops.cuda._runtime import PRECISIONS
 
 from .host import Host
 
-# In units of the sum of magnitudes: 10 bits of each factor, and what is left of both.
+# In units of the sum of magnitudes: 10 bits of each factor, or the remainder of both.
 BOUNDS = {"highest": 2**-21, "tf32x3": 2**-20, "tf32": 2**-10}
 
 
@@ -23,7 +23,7 @@ def test_errors(precision):
 
 
 def test_highest_is_one_product(monkeypatch):
-    """Nothing is split or rounded unless that is asked for; float64 never is."""
+    """Nothing is split or rounded unless requested, and float64 never is."""
     monkeypatch.setattr(Host, "_split", None)
     rng = np.random.default_rng(0)
     for dtype, precisions in ((np.float32, ["highest"]), (np.float64, PRECISIONS)):

@@ -1,4 +1,4 @@
-"""The rooms of the device, on this machine, against the compiled kernels: the whole table."""
+"""Device operators, on the emulated device, against the compiled kernels: the whole table."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def assert_within(got, expected, bound):
 @every_phase
 @pytest.mark.parametrize(("case", "dtype"), BOTH, ids=label)
 def test_every_case(case, dtype, phase):
-    """In float64 on every graph; in float32 too on a device, else where there is most to meet."""
+    """float64 on every graph; float32 too on a device, otherwise on the most varied cases."""
     problem = case.problem().map(dtype)
     exact = problem.map(np.float64)
     bound = [None if b is None else 2 * b for b in bounds(exact, phase, dtype)]
@@ -59,12 +59,12 @@ def in_any_order(problem, phase, orders):
 @every_phase
 @pytest.mark.parametrize("case", HERE, ids=str)
 def test_order(case, phase):
-    """Blocks, warps and lanes have their turns in any order: no result depends on it."""
+    """No result depends on the order of blocks, warps and lanes."""
     in_any_order(case.problem().map(np.float32), phase, [1, 2])
 
 
 def one_long_edge():
-    """One edge of more entries than a piece has, beside some of a few."""
+    """Return one edge of more entries than a segment, beside edges of few."""
     rng = np.random.default_rng(2)
     ids = np.concatenate([np.zeros(300, int), rng.integers(1, 30, 60)])
     return shared(rng.integers(0, 9, 360), np.sort(rng.integers(0, 7, 360)), ids, 9, 7, 30)
@@ -74,7 +74,7 @@ def one_long_edge():
 @pytest.mark.parametrize("graph", [lambda: drawn(9, 3, 900), one_long_edge], ids=["rows", "edges"])
 @pytest.mark.parametrize("name", [name for name in ROOMS if name in OPERATORS])
 def test_order_of_pieces(name, graph, phase):
-    """The same where rows are summed in pieces, beside rows that are not."""
+    """No result depends on the order, with rows summed in segments beside others."""
     problem = representative(name).problem(graph()).map(np.float32)
     in_any_order(problem, phase, [1, 2, 7])
 
@@ -82,7 +82,7 @@ def test_order_of_pieces(name, graph, phase):
 @pytest.mark.parametrize("phase", ["backward", "double_backward"])
 @pytest.mark.parametrize("case", HERE, ids=str)
 def test_wanted(case, phase):
-    """Each gradient alone is what it is among the others."""
+    """Each gradient alone equals the same gradient computed with the others."""
     problem = case.problem()
     every = run(problem, phase)
     names = [*problem.op.signature.inputs, "gy"]
@@ -96,7 +96,7 @@ def test_wanted(case, phase):
 @pytest.mark.parametrize("phase", ["double_backward", "jvp"])
 @pytest.mark.parametrize("case", HERE, ids=str)
 def test_one_cotangent(case, phase):
-    """Those that are not given count as 0."""
+    """Absent cotangents count as 0."""
     full = case.problem()
     cotangents = ["h" + n for n in full.op.signature.inputs if full.arrays["h" + n] is not None]
     for kept in cotangents:
@@ -110,7 +110,7 @@ def test_one_cotangent(case, phase):
 @every_phase
 @pytest.mark.parametrize("case", HERE, ids=str)
 def test_accumulate(case, phase):
-    """All that was there is overwritten, or all of it is added to."""
+    """Previous contents are completely overwritten, or completely accumulated to."""
     problem, rng = case.problem(), np.random.default_rng(0)
     expected = run(problem, phase)
     single = phase in ("forward", "jvp")
@@ -128,7 +128,7 @@ def test_accumulate(case, phase):
 @every_phase
 @pytest.mark.parametrize("case", HERE, ids=str)
 def test_fences(case, phase, end, monkeypatch):
-    """Nothing is read or written beside an array, working arrays among them."""
+    """No kernel reads or writes out of bounds, including work arrays."""
 
     def empty(self, shape, dtype):
         array = np.empty(shape, dtype)

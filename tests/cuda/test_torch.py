@@ -1,4 +1,4 @@
-"""Tensors of a device through pyops.torch: they take the door, and torch's current stream."""
+"""Device tensors through pyops.torch: they use the device front end and torch's current stream."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from pyops.torch import _cuda, _host  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def platform(monkeypatch):
-    """Tensors of this machine that are not on the CPU."""
+    """Host tensors that claim not to be on the CPU."""
     made = Platform()
     monkeypatch.setattr(_device, "found", lambda: made)
     monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False))
@@ -70,7 +70,7 @@ def test_forward_mode():
 
 
 def test_memory_is_not_a_gradient():
-    """A tensor of a graph, or one turned negative, is read as what it is."""
+    """A tensor with a graph, or with a pending negation, is read correctly."""
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     assert not _host.in_memory(x).requires_grad
     turned = torch.tensor([1 + 2j]).conj().imag

@@ -1,4 +1,4 @@
-"""Where torch compiles calls with tensors of a device: a graph is moved there once."""
+"""Compiled calls with device tensors move a graph to the device once."""
 
 import gc
 import weakref
@@ -25,7 +25,7 @@ PHASES = "", "_backward", "_double_backward", "_jvp"
 
 
 def example(name):
-    """A function of tensors, and the tensors."""
+    """Return a function of tensors, and the tensors."""
     graph, arrays, options = arguments(name)
     given = () if graph is None else (pt.Graph(graph.src, graph.dst, graph.num_src, graph.num_dst),)
     tensors = [torch.from_numpy(np.array(a)) for a in arrays if a is not None]
@@ -33,7 +33,7 @@ def example(name):
 
 
 def derivatives(function, tensors, order=2):
-    """The value, gradients, and gradients of these."""
+    """Return the value, its gradients, and the gradients of these."""
     leaves = [t.detach().requires_grad_() for t in tensors]
     found = [function(*leaves)]
     for _ in range(order):
@@ -128,7 +128,7 @@ def test_what_is_on_the_device_goes_with_the_graph():
 
 
 def test_graphs_on_the_device():
-    """They serve where torch records calls, but do not show their indices where it compiles."""
+    """Device graphs work if torch records calls; their indices are not traceable by compilation."""
     graph, x = pt.Graph([0, 1, 1], [0, 0, 1]), torch.rand(2, 4)
     there = graph.to_device()
     y = pt.aggregate(there, x)

@@ -1,4 +1,4 @@
-"""Layers with tensors on a device: the numbers of the host, and no more waiting than need be."""
+"""Layers with device tensors: the results of the host, without unnecessary synchronization."""
 
 import pytest
 
@@ -68,7 +68,7 @@ SMALL = {"num_before_skip": 1, "num_after_skip": 1, "num_output_layers": 1}
 
 
 def layer(kind, *arguments, form="tensor", call=None, **given):
-    """A layer, the tensors that it is differentiated by and what else it takes, made anew."""
+    """Return a new layer, its differentiable tensors and its other arguments."""
     call = call or (lambda layer, x, index: layer(x, index))
     inputs = [X, FEATURES] if call is with_features else [X]
     return lambda: (made(kind, *arguments, **given), call, inputs, [FORMS[form]()])
@@ -221,7 +221,7 @@ LAYERS = {
     ),
 }
 BY_HOST = "DimeNetPlusPlus", "NeighborSearch", "GNOBlock"
-"""What looks at numbers on the host in every call."""
+"""Layers that read elements on the host in every call."""
 BY_TORCH = (
     "GATConv of a maximum",
     "scatter of narrow rows",
@@ -229,11 +229,11 @@ BY_TORCH = (
     "LinearChannelMLP",
     "NeighborSearch",
 )
-"""What has nothing for an operator."""
+"""Layers and functions that call no operator."""
 
 
 def value_and_gradients(model, call, inputs, others):
-    """The value of a layer, and its derivatives of first and second order."""
+    """Return the value of a layer, and its first and second derivatives."""
     weights = [*model.parameters()] if isinstance(model, torch.nn.Module) else []
     leaves = [i.detach().clone().requires_grad_() for i in inputs]
     y = call(model, *leaves, *others)
@@ -254,7 +254,7 @@ def test_every_layer_is_here():
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_numbers_of_the_host(name, platform, monkeypatch):
-    """Of its operators, which on a device are called at any size."""
+    """Results equal those of the host's operators, which a device uses at any size."""
     for operator in _routes.PACKED:
         monkeypatch.setitem(_routes.PACKED, operator, 0)
     expected = value_and_gradients(*LAYERS[name]())
@@ -275,7 +275,7 @@ def test_the_numbers_of_the_host(name, platform, monkeypatch):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_where_torch_traces(name, platform, monkeypatch):
-    """All that a layer makes is on the device of its inputs."""
+    """All tensors that a layer creates are on the device of its inputs."""
     with torch.no_grad():
         model, call, inputs, others = LAYERS[name]()
         expected = call(model, *inputs, *others)

@@ -1,4 +1,4 @@
-"""What a call of torch allocates on a device is torch's memory, of its current stream."""
+"""Device memory of torch calls is allocated by torch, on its current stream."""
 
 import weakref
 from contextlib import nullcontext
@@ -19,7 +19,7 @@ from pyops.cuda import _device  # noqa: E402
 
 @pytest.fixture
 def made(platform, monkeypatch):
-    """What calls have allocated."""
+    """Return the allocations of calls."""
     found, memory = [], platform.memory
 
     def watched(make):
@@ -76,7 +76,7 @@ def test_too_little(platform, monkeypatch):
 
 
 def test_memory_of_cupy(monkeypatch):
-    """CuPy's own arrays in memory of this machine, which CuPy does not look at."""
+    """CuPy arrays in host memory, which CuPy does not access."""
     cupy = pytest.importorskip("cupy")
     on = object.__new__(_device.Platform)
     on.cupy = cupy

@@ -1,4 +1,4 @@
-"""Row numbers on a device are copied to the host, where they are checked, once."""
+"""Row indices on a device are copied to the host once, and checked there."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ NAMES = [name for name, op in OPERATORS.items() if op.signature.indexed]
 
 @pytest.fixture
 def copied(monkeypatch):
-    """The tensors that were copied to the host."""
+    """Record the tensors that are copied to the host."""
     found = []
     monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: found.append(tensor) or tensor.clone())
     return found

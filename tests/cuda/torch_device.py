@@ -1,4 +1,4 @@
-"""Tensors of torch as if on a device: this machine's, not to be taken for those of the host."""
+"""Tensors of torch on an emulated device: host memory, but distinct from host tensors."""
 
 import contextlib
 
@@ -14,9 +14,9 @@ WAITS = {"cpu", "item", "tolist", "nonzero", "equal", "__bool__", "__int__", "__
 
 
 class Elsewhere(TorchFunctionMode):
-    """All tensors are on a device but those made on the host or brought there.
+    """Mode in which all tensors are on a device, unless created on or moved to the host.
 
-    What waits for the device is noted; functions of tensors of both places are refused.
+    Records what synchronizes with the device; refuses functions of tensors of both places.
     """
 
     def __init__(self):
@@ -56,7 +56,7 @@ class Elsewhere(TorchFunctionMode):
 
     @staticmethod
     def asked(name, args, kwargs):
-        """The place that is told."""
+        """Return the requested place."""
         if name == "cpu":
             return HOST
         named = [*args, kwargs.get("device")] if name == "to" else [kwargs.get("device")]
@@ -89,7 +89,7 @@ def here(value):
 
 
 class Memory(Platform):
-    """Results are this machine's."""
+    """Platform whose results are in host memory."""
 
     def memory(self, make):
         return contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""The calls that the Fortran tests make of every operator, derived from the declarations."""
+"""Calls of every operator in the Fortran tests, derived from the declarations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import _functions
 import signatures
 
-# Entries of four nodes, with neighbours from 1, several to a pair and edges shared by two, of which
-# one runs both ways.
+# Entries of four nodes (1-based neighbours), with multiple edges and shared edges, one of which
+# runs in both directions.
 ADJ_IA = [1, 4, 6, 6, 10]
 ADJ_JA = [(2, 1), (5, 2), (2, 3), (1, 1), (4, 4), (5, 5), (5, 6), (3, 7), (4, 2)]
 REVERSE = [1, 0, 0, 0, 0, 0, 0]
@@ -48,7 +48,7 @@ REDUCTIONS = "sum", "mean", "maxval", "minval"
 
 @dataclass(frozen=True)
 class Row:
-    """One call: its text, with x1, x2, ... for the leaves, and their shapes."""
+    """Call of an operator: its text, with x1, x2, ... for the leaves, and their shapes."""
 
     name: str
     text: str
@@ -109,20 +109,20 @@ def _operator(name: str, kernels: str) -> list[Row]:
 
 
 def complete_rows(operators: str, kernels: str) -> list[Row]:
-    """The first row of each operator, with all inputs."""
+    """Return the first row of each operator, with all inputs."""
     rows = [_operator(name, kernels)[0] for name in operators.split(",") if name != "elementwise"]
     assert not any(row.absent for row in rows)
     return rows
 
 
 def partials(row: Row, kernels: str) -> list[list[str]]:
-    """The names of the gradients by each input."""
+    """Return the names of the gradients by each input."""
     op = signatures.Operator(row.operator, f"{kernels}/{row.operator}_r4.f90")
     return [op.partials(name) for name in op.names]
 
 
 def mixtures(row: Row, kernels: str, kinds: Sequence[str]) -> Iterator[Row]:
-    """The same call with options of other kinds."""
+    """Return the same call with options of other kinds."""
     op = signatures.Operator(row.operator, f"{kernels}/{row.operator}_r4.f90")
     for mixed in op.kinds(kinds):
         text = row.text
@@ -134,7 +134,7 @@ def mixtures(row: Row, kernels: str, kinds: Sequence[str]) -> Iterator[Row]:
 
 
 def beyond(row: Row, kernels: str) -> Iterator[tuple[str, int, Row]]:
-    """The same call with an option that is right but for its upper half, and the option's bound."""
+    """Return the call with an option valid only in its lower half, and the option's bound."""
     op = signatures.Operator(row.operator, f"{kernels}/{row.operator}_r4.f90")
     for option in op.options:
         if option.kind == "size":
@@ -144,7 +144,7 @@ def beyond(row: Row, kernels: str) -> Iterator[tuple[str, int, Row]]:
 
 
 def fill_graph() -> str:
-    """The call that makes the graph of the rows."""
+    """Return the call that creates the graph of the rows."""
     pairs = signatures.lines([n for pair in ADJ_JA for n in pair])
     return (
         f"call graph%from_csr([{', '.join(map(str, ADJ_IA))}], reshape([ &\n        {pairs}], "
@@ -169,7 +169,7 @@ def _elementwise() -> list[Row]:
 
 
 def rows(operators: str, kernels: str) -> list[Row]:
-    """All of them, for the operators that have kernels of their own in a folder."""
+    """Return all rows of the operators that have kernels of their own in a folder."""
     rooms = [name for name in operators.split(",") if name != "elementwise"]
     found = [row for name in rooms for row in _operator(name, kernels)]
     found += _elementwise()

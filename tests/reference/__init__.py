@@ -1,7 +1,7 @@
-"""The operators written out in NumPy, matrix by matrix: what the kernels are compared with.
+"""References in NumPy, one matrix at a time, to compare the kernels with.
 
-Each module has `forward` and `backward`, sums of products of complex-analytic functions. The
-second derivatives follow from them by complex step.
+Each module has `forward` and `backward`, sums of products of complex-analytic functions. Second
+derivatives follow by complex step.
 """
 
 import importlib
@@ -10,7 +10,7 @@ from ..complex_step import derivative
 
 
 def reference(problem, phase):
-    """What `problem.run(phase)` should be."""
+    """Return the expected result of `problem.run(phase)`."""
     module = importlib.import_module(f"{__name__}.{problem.op.name}")
     graph = () if problem.graph is None else (problem.graph,)
     inputs, tangents = problem.inputs, problem.cotangents
@@ -27,5 +27,5 @@ def reference(problem, phase):
     if phase == "backward":
         return backward(*inputs)
     dy = derivative(forward, inputs, tangents)
-    # Hessians are symmetric: the gradient of <h, backward> is the derivative of backward along h.
+    # The Hessian is symmetric: the gradient of <h, backward> is the derivative of backward along h.
     return dy if phase == "jvp" else derivative(backward, inputs, tangents) + dy

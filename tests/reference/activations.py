@@ -1,4 +1,4 @@
-"""The activations: value and slope."""
+"""Activations: value and slope."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ def _sigmoid(z):
 
 
 def _cdf(z):
-    from scipy.special import erf  # nothing else here needs it
+    from scipy.special import erf  # the only dependency on scipy here
 
     return (1 + erf(z / np.sqrt(2))) / 2
 
@@ -22,6 +22,6 @@ ACTIVATIONS = {
     "silu": (lambda z: z * _sigmoid(z), lambda z: _sigmoid(z) * (1 + z * (1 - _sigmoid(z)))),
     "gelu": (lambda z: z * _cdf(z), lambda z: _cdf(z) + z * _density(z)),
     "tanh": (np.tanh, lambda z: 1 - np.tanh(z) * np.tanh(z)),
-    # Bounds of the magnitudes of the smooth ones for z >= 0: |z|, and 1 for slope and curvature.
+    # Bounds of the magnitudes of smooth activations for z >= 0: |z|, and 1 for slope and curvature.
     "bound": (lambda z: z, lambda z: 1 + z - z.real),
 }

@@ -30,7 +30,7 @@ def _messages(graph, x, edge, weight):
 
 
 def _shares(graph, x, edge, weight, reduce):
-    """How much of each message there is in the result: of a maximum, all of the first largest."""
+    """Return the weight of each message in the result: of a maximum, 1 for its first occurrence."""
     messages = _messages(graph, x, edge, weight).real
     if reduce == "sum":
         return np.ones_like(messages)

@@ -16,7 +16,7 @@ def backward(graph, x, weight, gy):
 
 
 def _factors(graph, weight):
-    """What each entry is multiplied with."""
+    """Return the factor of each entry."""
     into = np.bincount(graph.dst, minlength=graph.num_dst)[graph.dst]
     out = np.bincount(graph.src, minlength=graph.num_src)[graph.src]
     weights = 1 if weight is None else weight[graph.edge_ids]

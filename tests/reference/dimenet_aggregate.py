@@ -3,8 +3,8 @@ from numpy.polynomial import Legendre, Polynomial
 
 from .spherical_harmonics import directions
 
-# With exclude="bound" these are bounds of the magnitudes for arrays that are nowhere negative: of
-# all pairs, with Legendre polynomials as large as at a cosine of 1 and all terms of one sign.
+# With exclude="bound", returns bounds of magnitudes for nonnegative arrays: over all pairs, with
+# Legendre polynomials at a cosine of 1 and all terms of one sign.
 
 
 def forward(graph, vectors, radial, embedding, weights, **options):
@@ -38,7 +38,7 @@ def backward(graph, vectors, radial, embedding, weights, gy, **options):
 
 
 def pairs(graph, vectors, *, num_spherical, exclude, reverse=None):
-    """The entries e and f of every pair, f into the source of e."""
+    """Return the entries e and f of every pair, f into the source of e."""
     e, f = np.nonzero(graph.src[:, None] == graph.dst)
     kept = np.ones(len(e), bool)
     if exclude == "node":
@@ -51,7 +51,7 @@ def pairs(graph, vectors, *, num_spherical, exclude, reverse=None):
 
 
 def _basis(graph, vectors, radial, e, f, *, num_spherical, exclude, reverse=None):
-    """Directions, lengths and cosines; S of every pair; the angular part and its slope."""
+    """Return directions, lengths and cosines; S of every pair; the angular factor and its slope."""
     u, length = directions(vectors, bound=exclude == "bound")
     out, into = graph.edge_ids[e], graph.edge_ids[f]
     c = (u[out] * u[into]).sum(1, keepdims=True)
@@ -65,7 +65,7 @@ def _basis(graph, vectors, radial, e, f, *, num_spherical, exclude, reverse=None
 
 
 def _angular(num_spherical):
-    """Y_l0 as polynomials of the cosine."""
+    """Return Y_l0 as polynomials of the cosine."""
     for degree in range(num_spherical):
         polynomial = Legendre.basis(degree).convert(kind=Polynomial)
         yield np.sqrt((2 * degree + 1) / (4 * np.pi)) * polynomial

@@ -20,7 +20,7 @@ def _nodes(graph):
 
 
 def _images(graph, exclude, reverse, h):
-    """What the reverse of each edge has added, once for each of its entries."""
+    """Return the contribution of the reverse of each edge, once for each of its entries."""
     if exclude == "none":
         return 0
     counts = np.bincount(graph.edge_ids, minlength=graph.num_edges)[:, None]

@@ -1,4 +1,4 @@
-"""The elementwise functions and their slopes, of complex-analytic NumPy."""
+"""Elementwise functions and their slopes, in complex-analytic NumPy."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ def _step(x, negative):
 
 
 def _larger(x, y):
-    """Which of two is larger: 1, 1/2 or 0."""
+    """Return which of two values is larger: 1, 1/2 or 0."""
     return np.heaviside((x - y).real, 0.5)
 
 
@@ -17,12 +17,12 @@ def _sigmoid(x):
 
 
 def _erf(x):
-    from scipy.special import erf  # nothing else here needs it
+    from scipy.special import erf  # the only dependency on scipy here
 
     return erf(x)
 
 
-# name: value, one slope for each argument
+# name: value, then one slope for each argument
 FUNCTIONS = {
     "add": (lambda x, y: x + y, lambda x, y: x**0, lambda x, y: y**0),
     "subtract": (lambda x, y: x - y, lambda x, y: x**0, lambda x, y: -(y**0)),
@@ -82,6 +82,6 @@ def backward(name, *inputs_and_gy):
 
 
 def summed_to(array, shape):
-    """The sum over the axes along which a shape was broadcast."""
+    """Sum over the axes along which a shape was broadcast."""
     array = array.sum(tuple(range(array.ndim - len(shape))))
     return array.sum(tuple(i for i, n in enumerate(shape) if n == 1), keepdims=True)

@@ -43,7 +43,7 @@ def attention_of(*arguments, **options):
 
 
 class _Given:
-    """The inputs as [rows, heads, width], and what follows for each entry."""
+    """Inputs as [rows, heads, width], and derived arrays per entry."""
 
     def __init__(
         self,

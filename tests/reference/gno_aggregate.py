@@ -20,6 +20,6 @@ def backward(graph, features, kappa, gy):
 
 
 def _matrices(graph, features, kappa):
-    """The matrix of each entry."""
+    """Return the matrix of each entry."""
     inward = features.shape[1]
     return kappa[graph.edge_ids].reshape(graph.num_entries, inward, kappa.shape[1] // inward)

@@ -14,7 +14,7 @@ def backward(graph, features, coords, params, gy, *, hidden, activation):
 
 
 def _kernel(features, coords, params, hidden, activation):
-    """The options of the kernel network."""
+    """Return the options of the kernel network."""
     entries = (len(params) - hidden * (coords.shape[1] + 1)) // (hidden + 1)
     inward = features.shape[1]
     return {

@@ -24,7 +24,7 @@ def preactivations(coords, params, hidden):
 
 
 def _parts(params, dim, hidden):
-    """U, b_u, V and b_v of a block that holds the matrices column by column."""
+    """Return U, b_u, V and b_v of a block that holds the matrices column by column."""
     layer = hidden * (dim + 1)
     u, b_u, rest = np.split(params, [hidden * dim, layer])
     entries = len(rest) // (hidden + 1)

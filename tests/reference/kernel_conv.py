@@ -36,7 +36,7 @@ def _weighted(edge_weight, entries):
 
 
 def _matrices(kappa, kernel):
-    """The matrices of the edges, row after row."""
+    """Return the matrices of the edges, row by row."""
     if kernel == "matrix":
         return kappa
     edges, width = kappa.shape

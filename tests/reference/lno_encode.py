@@ -11,7 +11,7 @@ def backward(u, poles, gy):
 
 
 def exponentials(poles, count):
-    """A row for each point."""
+    """Return exponentials, one row per point."""
     return np.exp(-points(count)[:, None] * poles)
 
 

@@ -15,7 +15,7 @@ def backward(basis, gy):
 
 
 def gram_schmidt(basis):
-    """Q and R; a dependent column has zeros in Q and a unit vector in R."""
+    """Return Q and R; a dependent column has zeros in Q and a unit vector in R."""
     points, modes = basis.shape
     q, r = np.zeros(basis.shape, basis.dtype), np.eye(modes, dtype=basis.dtype)
     for j, column in enumerate(basis.T):

@@ -14,10 +14,10 @@ def backward(distances, frequencies, gy, *, exponent):
 
 
 def envelope(x, exponent):
-    """The envelope and its slope, 0 outside of (0, 1).
+    """Return the envelope and its slope, 0 outside of (0, 1).
 
-    Its polynomial over x has a triple zero at 1 and begins with 1, as (1 - x)^3 times the first
-    terms of the series of (1 - x)^-3 does; in powers of x alone it would be lost near 1.
+    The polynomial over x has a triple zero at 1 and starts with 1, like (1 - x)^3 times the first
+    terms of the series of (1 - x)^-3; expanded in powers of x, it would cancel near 1.
     """
     p = exponent + 1
     inside = (x.real > 0) & (x.real < 1)

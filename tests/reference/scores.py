@@ -1,4 +1,4 @@
-"""What the references of attention share: activations of scores, softmax over the entries."""
+"""Shared parts of the attention references: activations of scores, softmax over entries."""
 
 import numpy as np
 
@@ -26,14 +26,14 @@ ACTIVATIONS = {
 
 
 def total(ids, size, terms):
-    """The sums of the terms with each id."""
+    """Sum the terms of each id."""
     sums = np.zeros((size, *terms.shape[1:]), terms.dtype)
     np.add.at(sums, ids, terms)
     return sums
 
 
 def by_heads(x, heads):
-    """[rows, heads, width], of rows by heads already or side by side."""
+    """Return [rows, heads, width], from rows in that shape or with flattened heads."""
     return x if x.ndim == 3 else x.reshape(len(x), heads, x.shape[1] // heads)
 
 
@@ -42,7 +42,7 @@ def flat(x):
 
 
 def softmax(graph, z):
-    """Over the entries into each destination, shifted by the largest."""
+    """Return the softmax over incoming entries of each destination, shifted by the maximum."""
     top = np.full((graph.num_dst, *z.shape[1:]), -np.inf)
     np.maximum.at(top, graph.dst, z.real)
     powers = np.exp(z - top[graph.dst])
@@ -50,6 +50,6 @@ def softmax(graph, z):
 
 
 def softmax_back(graph, alpha, galpha):
-    """The gradient by z of the softmax."""
+    """Return the gradient of the softmax by z."""
     means = total(graph.dst, graph.num_dst, alpha * galpha)
     return alpha * (galpha - means[graph.dst])

@@ -24,7 +24,7 @@ def backward(distances, gy, *, num_spherical, num_radial, exponent):
 
 
 def _terms(x, num_spherical, num_radial):
-    """Norm, zero, j_l(z x) and its slope of every column; complex arguments by Taylor's theorem."""
+    """Yield norm, zero, j_l(z x) and its slope per column; Taylor expansion if x is complex."""
     for degree in range(num_spherical):
         for zero in zeros(degree, num_radial):
             norm = np.sqrt(2) / abs(spherical_jn(degree + 1, zero))
@@ -36,7 +36,7 @@ def _terms(x, num_spherical, num_radial):
 
 
 def _curvature(degree, t):
-    """j'' by j' = (l j_{l-1} - (l+1) j_{l+1}) / (2l+1), applied twice."""
+    """Return j'' by j' = (l j_{l-1} - (l+1) j_{l+1}) / (2l+1), applied twice."""
     below = degree * spherical_jn(max(degree - 1, 0), t, derivative=True)
     above = (degree + 1) * spherical_jn(degree + 1, t, derivative=True)
     return (below - above) / (2 * degree + 1)
@@ -44,7 +44,7 @@ def _curvature(degree, t):
 
 @functools.cache
 def zeros(degree, count):
-    """The first positive zeros of j_l, between those of j_{l-1}."""
+    """Return the first positive zeros of j_l, which interlace with those of j_{l-1}."""
     if degree == 0:
         return tuple(np.pi * n for n in range(1, count + 1))
     ends = zeros(degree - 1, count + 1)

@@ -15,19 +15,19 @@ def backward(vectors, gy, *, max_degree):
 
 
 def directions(vectors, bound=False):
-    """Unit vectors and lengths; a zero vector stays zero. Or bounds of their derivatives' terms."""
+    """Return unit vectors and lengths, or bounds of their derivatives' terms; zero stays zero."""
     squares = (vectors * vectors).sum(1, keepdims=True)
-    if bound:  # the first two derivatives of 1 / length have the other sign
+    if bound:  # the first two derivatives of 1 / length have the opposite sign
         squares = 2 * squares.real - squares
     length = np.sqrt(squares + (squares == 0))
     return vectors / length, length
 
 
 def _harmonics(vectors, max_degree):
-    """Each harmonic of the directions, a polynomial of them, and its gradient by the direction.
+    """Yield each harmonic, a polynomial of the direction, and its gradient by the direction.
 
     Y_lm is the m-th derivative of the Legendre polynomial of z times the real or the imaginary part
-    of (x + iy)^m, whose coefficients are written out.
+    of (x + iy)^m, with explicit coefficients.
     """
     x, y, z = directions(vectors)[0].T
     for degree in range(max_degree + 1):
@@ -43,7 +43,7 @@ def _harmonics(vectors, max_degree):
 
 
 def _power(x, y, order, imaginary):
-    """Re or Im (x + iy)^order by the binomial theorem, and its derivatives by x and y."""
+    """Return Re or Im (x + iy)^order by the binomial theorem, and its derivatives by x and y."""
     value, by_x, by_y = 0 * x, 0 * x, 0 * x
     for k in range(order + 1):
         if k % 2 != imaginary:

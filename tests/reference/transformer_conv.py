@@ -35,7 +35,7 @@ def attention_of(*arguments, **options):
 
 
 class _Given:
-    """Queries, keys and values of the entries, [entries, heads, width], and what follows."""
+    """Queries, keys and values per entry, [entries, heads, width], and derived arrays."""
 
     def __init__(self, graph, query, key, value, edge_features, mask, *, heads, concat=True):
         self.heads, self.concat = heads, concat

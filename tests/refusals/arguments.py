@@ -1,4 +1,4 @@
-"""Arguments too many or too few, what is no graph, and wrong options."""
+"""Wrong numbers of arguments, invalid graphs and invalid options."""
 
 import inspect
 import re
@@ -128,6 +128,6 @@ def _options(problem, phase):
 
 
 def _in_shapes(op, size, others):
-    """Whether the inputs, or arrays of other shapes, contradict another value of an option."""
+    """Return whether the shapes of the inputs, or of other arrays, contradict an option's value."""
     shapes = [i.shape for i in op.signature.inputs.values()] + others
     return any(size in axis.names for shape in shapes for axis in shape)

@@ -1,4 +1,4 @@
-"""What is no array, or one of the wrong type or shape."""
+"""Arguments that are no arrays, or arrays of the wrong type or shape."""
 
 import re
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from .refusal import refusal
 
-# How it is made of an array, and what came according to the message.
+# Function that makes it of an array, and its description in the error message.
 NO_ARRAYS = {
     "list": (np.ndarray.tolist, "a NumPy array, got list"),
     "number": (np.max, r"a NumPy array, got numpy\.float64"),
@@ -55,7 +55,7 @@ def _types(problem, phase, name):
         changed = problem.having(**{name: change(array)})
         yield refusal(cause, changed, phase, label, TypeError, f"expected {message}")
     if len(problem.names(phase)) > 1:
-        # The array to blame is the first that differs from the one before.
+        # The error names the first array that differs from its predecessor.
         changed = problem.having(**{name: array.astype(np.float32)})
         message = r"expected (float32 like \w+, got float64|float64 like \w+, got float32)"
         yield refusal("mixed dtypes", changed, phase, r"\w+", TypeError, message)
@@ -81,7 +81,7 @@ def _shapes(problem, phase, name):
         came = re.escape(str(changed.shape))
         changed = problem.having(**{name: changed})
         if phase == "forward":
-            # Sizes follow from the inputs: the first that contradicts the others is to blame.
+            # Sizes are inferred from the inputs: the error names the first contradicting one.
             message = r"expected shape \(.+\).*, got \([\d, ]+\)"
             yield refusal(cause, changed, "backward", r"\w+", ValueError, message)
         else:
@@ -90,7 +90,7 @@ def _shapes(problem, phase, name):
 
 
 def _free(problem, name, axis):
-    """Whether no other array or option of the operator has the size of an axis."""
+    """Return whether no other array or option of the operator has the size of an axis."""
     signature = problem.op.signature
     shapes = [i.shape for i in signature.inputs.values()] + [signature.output]
     sizes = [size.names for shape in shapes for size in shape]
@@ -99,7 +99,7 @@ def _free(problem, name, axis):
 
 
 def other_lengths(array):
-    """The array with one of its axes shorter or longer by 1."""
+    """Return the array with one of its axes shorter or longer by 1."""
     for axis in range(array.ndim):
         yield axis, f"axis {axis} shorter", np.delete(array, 0, axis)
         yield axis, f"axis {axis} longer", np.insert(array, 0, 0, axis)

@@ -1,4 +1,4 @@
-"""Wrong values of wanted, saved, out and accumulate."""
+"""Invalid values of wanted, saved, out and accumulate."""
 
 import re
 
@@ -23,7 +23,7 @@ def refusals(problem):
 
 
 def _kept(problem, phase):
-    """What forward of other inputs returned."""
+    """Return the saved intermediates of a forward pass at other inputs."""
     _, (kept,) = problem.op.forward(*problem.arguments("forward"), **problem.options)
     other = np.float32 if kept.dtype == np.float64 else np.float64
     for cause, saved, error, message in (
@@ -105,7 +105,7 @@ def _outputs(problem, phase):
 
 
 def _names(problem, phase):
-    """What the entries of `out` are called."""
+    """Return the names of the elements of `out`."""
     signature = problem.op.signature
     prefix = {"forward": "", "backward": "g"}.get(phase, "d")
     if phase in ("forward", "jvp"):
@@ -115,7 +115,7 @@ def _names(problem, phase):
 
 
 def _lists(problem, phase, results, names):
-    """What is wrong with the entries of `out` together."""
+    """Yield invalid combinations of elements of `out`."""
     first, second, *_ = *results, None
     listed = f"expected one entry for each of {', '.join(names)}, got"
     for cause, out, error, message in (

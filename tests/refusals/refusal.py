@@ -5,7 +5,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Refusal:
-    """A call that must be refused, with an error and a message."""
+    """Call that must be refused, with its error and message."""
 
     cause: str
     where: str
@@ -18,7 +18,7 @@ class Refusal:
 
 
 def refusal(cause, problem, phase, argument, error, message, **keywords):
-    """Of a phase of a problem, because of an argument that the message names."""
+    """Return the refusal of a phase of a problem because of the argument named in the message."""
     caller = caller_name(problem.op, phase)
     message = rf"^{caller}: {argument}: {message}"
     return Refusal(
