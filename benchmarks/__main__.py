@@ -1,4 +1,4 @@
-"""Measure, print the tables, and write Markdown, JSON and the plot."""
+"""Measures, prints the tables, and writes Markdown, JSON and the plot."""
 
 import argparse
 import json
@@ -37,7 +37,7 @@ def arguments() -> argparse.Namespace:
 
 
 def start(peers: list[str], threads: list[int]) -> tuple[dict[tuple[str, int], Worker], dict]:
-    """A worker for each peer and thread count, and the versions; says which are missing."""
+    """Start a worker for each peer and thread count; return versions and missing peers."""
     workers, versions = {}, {}
     for peer in peers:
         for count in threads:
@@ -53,7 +53,7 @@ def start(peers: list[str], threads: list[int]) -> tuple[dict[tuple[str, int], W
 
 
 def run(cases, workers, threads, rounds, limits) -> list[Row]:
-    """All cases, each after one more measurement of the limits."""
+    """Run all cases, each after another measurement of the limits."""
     rows: list[Row] = []
     with tqdm(cases, unit="case", dynamic_ncols=True, disable=None) as bar:
         for case in bar:

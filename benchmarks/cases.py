@@ -1,4 +1,4 @@
-"""What is measured: one line a case."""
+"""Table of benchmark cases, one per line."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ PHASES = ("forward", "backward", "double_backward")
 
 @dataclass(frozen=True)
 class Case:
-    """One operator at one size; `phases` are cumulative, as training runs them."""
+    """Operator at one size; `phases` are cumulative, as in training."""
 
     operator: str
     nodes: int = 2000
@@ -15,18 +15,16 @@ class Case:
     dims: int = 3
     hidden: int = 64
     width: int = 64
-    samples: int = (
-        0  # of an operator without a graph, with `hidden` modes on as many points as nodes
-    )
-    heads: int = 0  # of attention, each `width` wide
+    samples: int = 0  # of operators without a graph, with `hidden` modes on `nodes` points
+    heads: int = 0  # of attention, each of width `width`
     reduce: str = "sum"
     kernel: str = "matrix"
     hub: bool = False  # one destination has half of the edges
-    steep: bool = False  # degrees of both ends by a power law
-    offset: int = 0  # bytes of arrays behind a line of the cache: 16 in NumPy, 0 in frameworks
+    steep: bool = False  # degrees of both ends follow a power law
+    offset: int = 0  # bytes of arrays after the start of a cache line: 16 in NumPy, 0 in frameworks
     dtype: str = "float32"
     phases: tuple[str, ...] = PHASES
-    peers: tuple[str, ...] = ()  # () stands for all
+    peers: tuple[str, ...] = ()  # () means all
     one_thread: bool = False
     plotted: bool = False
 
@@ -40,7 +38,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        """What cases share that differ in their nodes alone."""
+        """Return the common title of cases that differ only in the number of nodes."""
         if self.samples:
             return f"{self.operator}: {self.samples} samples, {self.hidden} modes, {self.dtype}"
         name = f"{self.operator}, diagonal" if self.kernel == "diagonal" else self.operator
@@ -90,10 +88,10 @@ AGGREGATIONS = (
 ATTENTION = ("gat", "gat_v2", "segment_softmax", "transformer_conv")
 BASES = "radial_basis", "spherical_basis", "spherical_harmonics"
 CASES = (
-    # Points and their neighbours: 24 edges a node as in molecules, 44 as in crystals.
+    # Points and their neighbours: 24 edges per node as in molecules, 44 as in crystals.
     Case("dimenet_aggregate", nodes=1000, degree=24),
     Case("dimenet_aggregate", nodes=1000, degree=44, phases=PHASES[:1]),
-    # Linear in the edges whatever the number of triplets, and 2.5e8 of those.
+    # Time is linear in the edges, despite 2.5e8 triplets.
     *(
         Case(
             "dimenet_aggregate",
@@ -158,7 +156,7 @@ CASES = (
     Case("hetero_basis", nodes=5000, degree=25, width=64, hidden=8, one_thread=True),
     Case("edge_update", nodes=20_000, degree=8, width=64, one_thread=True),
     Case("edge_to_edge", nodes=20_000, degree=4, width=256, one_thread=True),
-    # Ten million edges, evenly and not; a million nodes.
+    # Ten million edges and a million nodes, with uniform and with skewed degrees.
     Case("gno_conv", nodes=312_500, hidden=16, width=16, phases=FIRST_ORDER, peers=ALONE),
     Case("gno_conv", nodes=312_500, hidden=16, width=16, hub=True, phases=FIRST_ORDER, peers=ALONE),
     Case("gno_conv", nodes=1_000_000, width=16, phases=FIRST_ORDER, peers=ALONE),
@@ -167,7 +165,7 @@ CASES = (
         for name, h, w in (("gat", 8, 8), ("aggregate", 0, 64))
         for steep in (False, True)
     ),
-    # The series over the number of edges; per-edge matrices take 1 GB each at 2,000 nodes.
+    # Series over the number of edges; per-edge matrices take 1 GB each at 2,000 nodes.
     *(
         Case("gno_conv", nodes=nodes, phases=FIRST_ORDER, one_thread=True, plotted=True)
         for nodes in (32, 125, 500)

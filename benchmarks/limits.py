@@ -1,4 +1,4 @@
-"""The machine's limits: multiply-adds, copying, gathering rows. The loops are in limits.c."""
+"""Limits of the machine: multiply-adds, copies and row gathers. The loops are in limits.c."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ GATHERS = {"gather, 2 MB": 2_000_000, "gather, 20 MB": 20_000_000, "gather, 200 
 
 
 class Limits:
-    """Best rates so far: multiply-adds in flop/s; gathers, and copies both ways, in byte/s."""
+    """Best rates so far: multiply-adds in flop/s; gathers, and copies in both directions, in byte/s."""
 
     def __init__(self, threads: tuple[int, ...]):
         self.rates: dict[int, dict[str, float]] = {count: {} for count in threads}
@@ -28,7 +28,7 @@ class Limits:
             lanes.restype = ctypes.c_long
 
     def measure(self) -> None:
-        """Measure all again and keep the best: the limit is what the machine does undisturbed."""
+        """Measure all again and keep the best: a limit is the rate of the undisturbed machine."""
         for threads in self.rates:
             for dtype in KINDS:
                 self.multiply_add(threads, dtype)
@@ -38,7 +38,7 @@ class Limits:
                 self._gather(threads, name, size)
 
     def multiply_add(self, threads: int, dtype: str) -> None:
-        """In bursts that fit between two interruptions on a busy machine."""
+        """Measure in bursts that fit between two interruptions on a busy machine."""
         rounds = 500_000
         amount = 2.0 * rounds * threads * getattr(self.library, f"lanes_{KINDS[dtype]}")()
         call = getattr(self.library, f"multiply_add_{KINDS[dtype]}")
@@ -72,7 +72,7 @@ class Limits:
 
 @cache
 def compiled(source: Path, *libraries: str) -> ctypes.CDLL:
-    """The functions of one C file, linked to these libraries."""
+    """Compile a C file, linked to these libraries, and load it."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, source.with_suffix(".so").name)
         command = [os.environ.get("CC", "cc"), *FLAGS, source, "-o", target, *libraries]
@@ -81,14 +81,14 @@ def compiled(source: Path, *libraries: str) -> ctypes.CDLL:
 
 
 def aligned(size: int) -> np.ndarray:
-    """`size` bytes of zeros that start at a page, every page touched."""
+    """Return `size` zeroed bytes, page-aligned, with every page touched."""
     memory = np.zeros(size + 4096, np.uint8)
     memory.fill(0)
     return memory[-memory.ctypes.data % 4096 :][:size]
 
 
 def placed(array: np.ndarray, offset: int = 0) -> np.ndarray:
-    """A copy that begins so many bytes behind the start of a page."""
+    """Return a copy that starts the given number of bytes after the start of a page."""
     copy = aligned(offset + array.nbytes)[offset:].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy

@@ -1,4 +1,4 @@
-"""Where and with what a run was made."""
+"""Machine and software of a run."""
 
 import os
 import platform
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def describe() -> dict[str, object]:
-    """The facts that a figure needs beside it."""
+    """Return the facts needed to interpret a measurement."""
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "processor": field("/proc/cpuinfo", "model name"),

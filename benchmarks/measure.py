@@ -1,4 +1,4 @@
-"""The parent's side: start the workers, check their answers, and time them call by call in turn."""
+"""Parent process: starts the workers, checks their results, and times them in turn."""
 
 import os
 import random
@@ -19,15 +19,15 @@ from benchmarks.problem import operator_module
 from benchmarks.row import Row, check
 
 SLOW = 3.0
-REST, AT_REST = 0.005, 0.02  # seconds, and the share of them that threads at rest run
+REST, AT_REST = 0.005, 0.02  # seconds, and the largest load of threads at rest
 
 
 class WorkerError(Exception):
-    """A worker could not do what it was asked."""
+    """Error of a request to a worker."""
 
 
 class Worker:
-    """`worker("command", ...)` has the process of one peer answer, or raises WorkerError."""
+    """Process of one peer: `worker("command", ...)` runs the command or raises WorkerError."""
 
     def __init__(self, peer: str, threads: int):
         self.peer, self.threads = peer, threads
@@ -35,7 +35,7 @@ class Worker:
             ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads)
         )
         settings["XLA_FLAGS"] = f"--xla_cpu_multi_thread_eigen={str(threads > 1).lower()}"
-        settings["MALLOC_ARENA_MAX"] = "1"  # the one arena that malloc_trim empties
+        settings["MALLOC_ARENA_MAX"] = "1"  # a single arena, which malloc_trim empties
         settings["JAX_PLATFORMS"] = "cpu"
         settings["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the worker)
@@ -67,7 +67,7 @@ class Worker:
         return f"{self.peer}, {self.threads} thread{'s' * (self.threads > 1)}"
 
     def run_time(self) -> int:
-        """Nanoseconds that its threads have run."""
+        """Return the nanoseconds that the worker's threads have run."""
         times = 0
         for thread in Path(f"/proc/{self.process.pid}/task").glob("*/schedstat"):
             with suppress(OSError):  # a thread that has just ended
@@ -87,7 +87,7 @@ def takes_part(peer: str, case: Case) -> bool:
 def measure(
     case: Case, workers: list[Worker], rounds: int, note: Callable[[str], None]
 ) -> list[Row]:
-    """All phases of one case; what fails says so in its row."""
+    """Measure all phases of one case; failures are recorded in their rows."""
     rows, loaded = [], []
     for worker in workers:
         note(f"{worker}: inputs")
@@ -106,7 +106,7 @@ def measure(
 
 
 def settle(workers: list[Worker]) -> None:
-    """Wait, two seconds at most, until no worker runs: threads of some go on after the answer."""
+    """Wait, at most two seconds, until no worker runs: some threads spin after a call."""
     for _ in range(round(2 / REST)):
         before = sum(worker.run_time() for worker in workers)
         time.sleep(REST)

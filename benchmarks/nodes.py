@@ -1,4 +1,4 @@
-"""What the tape of the Fortran face costs: gno_conv by nodes and by direct calls of its kernels."""
+"""Measures the overhead of the Fortran tape: gno_conv by nodes and by direct kernel calls."""
 
 import os
 import statistics
@@ -35,7 +35,7 @@ class Optimised(Build):
 
 
 def measure() -> Cost:
-    """Medians over rounds; of the ratios within them."""
+    """Return medians over rounds, and the median of ratios within rounds."""
     with tempfile.TemporaryDirectory() as folder:
         sources, target = Path(folder, "sources"), Path(folder, "build")
         sources.mkdir()

@@ -1,6 +1,6 @@
-"""What a call costs beside its work: an aggregation of four nodes through every door.
+"""Overhead of a call: an aggregation of four nodes through every front end.
 
-Minima stand beside the doors: functions of torch and of jax that do nothing but hand an array on.
+The minimal overhead is listed too: functions of torch and jax that only return an array.
 
     python -m benchmarks.overhead
 """
@@ -101,7 +101,7 @@ DOORS = {"numpy": in_numpy, "torch": in_torch, "jax": in_jax}
 
 
 def microseconds(call: Callable[[], object]) -> float:
-    """The least mean of several rounds."""
+    """Return the least mean of several rounds."""
     call()
     once = min(timeit.repeat(call, number=3, repeat=3)) / 3
     count = max(1, int(SECONDS / once))

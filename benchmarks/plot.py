@@ -1,4 +1,4 @@
-"""Time and memory over the number of edges, logarithmic on both axes."""
+"""Plots time and memory over the number of edges, on logarithmic axes."""
 
 from pathlib import Path
 from statistics import median
@@ -68,12 +68,12 @@ def draw_operator(rows: list[Row], rates: Rates, folder: Path) -> None:
 
 
 def note(case) -> str:
-    """What the peers do that costs them."""
+    """Return a note on costs that are specific to the peers."""
     return getattr(operator_module(case), "NOTE", "").format(case=case)
 
 
 def panel(axis, rows: list[Row], value, rates: Rates) -> None:
-    """A line for each peer, and one for the limit where rates are given."""
+    """Draw a line for each peer, and one for the limit if rates are given."""
     for peer in PEERS:
         points = [row for row in rows if row.peer == peer]
         edges = [row.case.edges for row in points]

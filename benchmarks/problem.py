@@ -1,4 +1,4 @@
-"""The inputs of a case, the same for every peer."""
+"""Inputs of a case, the same for every peer."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,10 +13,10 @@ from benchmarks.limits import placed
 
 @dataclass(frozen=True)
 class Problem:
-    """A graph, inputs by name, and one cotangent for each array.
+    """Graph, inputs by name, and one cotangent for each array.
 
-    `graph` holds `src`, `dst` (sorted) and `offsets` (of each destination's first edge), and what
-    else the operator takes as data.
+    `graph` holds `src`, `dst` (sorted) and `offsets` (of each destination's first edge), and other
+    data that the operator takes.
     """
 
     case: Case
@@ -31,7 +31,7 @@ def operator_module(case: Case) -> ModuleType:
 
 
 def make(case: Case) -> Problem:
-    """A random multigraph, or the operator's own graph, and random arrays, always the same."""
+    """Create a random multigraph, or the operator's own graph, and random arrays, reproducibly."""
     rng = np.random.default_rng(20)
     operator = operator_module(case)
     src, dst = getattr(operator, "ends", random_ends)(case, rng)
@@ -62,13 +62,13 @@ def uniform(case: Case, rng: np.random.Generator) -> np.ndarray:
 
 
 def by_power_law(case: Case, rng: np.random.Generator) -> np.ndarray:
-    """An end of each edge: the r-th of the nodes, in any order, as often as r**(-0.8) says."""
+    """Return an end node for each edge: rank r has probability proportional to r**(-0.8)."""
     rank = case.nodes * rng.random(case.edges) ** 5
     return rng.permutation(case.nodes)[rank.astype(int)]
 
 
 def tiny(case: Case) -> Problem:
-    """The same operator on a handful of nodes, to load what the first call loads."""
+    """Return the same operator on a few nodes, to trigger lazy loading."""
     return make(replace(case, nodes=8, degree=2))
 
 
@@ -77,10 +77,10 @@ def normal(case: Case, rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def kernel_inputs(case: Case, rng: np.random.Generator, dims: int) -> dict[str, np.ndarray]:
-    """Parameters of a kernel network, the first layer's on a grid.
+    """Return the parameters of a kernel network, with the first layer's on a grid.
 
     Weights (and coordinates) at multiples of 1/64 and biases at odd multiples of 1/8192 make the
-    first layer exact and never 0: every peer takes the same side of each kink of relu.
+    first layer exact and never 0: every peer is on the same side of each kink of relu.
     """
     outputs = case.width * case.out_features
     bias = 2 * rng.integers(-4096, 4096, size=case.hidden) + 1

@@ -1,7 +1,7 @@
-"""Small products as the kernels need them: the tile of pyops beside OpenBLAS and libxsmm.
+"""Small matrix products: the micro kernel of pyops against OpenBLAS and libxsmm.
 
 All libraries are loaded into this process and called in turn by the loops in products.c, on one
-thread. OpenBLAS chooses its kernels when it is loaded, so a copy is loaded for each of them.
+thread. OpenBLAS selects its kernels when loaded, so a copy is loaded for each kernel set.
 """
 
 import ctypes
@@ -29,15 +29,15 @@ SOURCE = Path(__file__).with_suffix(".c")
 LINK_LIBXSMM = ("-Wl,-u,libxsmm_smmdispatch,-u,libxsmm_dmmdispatch", "-lxsmm", "-lxsmmnoblas")
 CORES = {"Cooperlake": "avx512_bf16", "SkylakeX": "avx512f", "Zen": "avx2", "Haswell": "avx2"}
 TILE, PACKED_TILE = OURS = ("tile", "packing and tile")
-DEEP = 256  # terms of a long sum taken at a time
-BURST = 1e8  # floating-point operations that are timed together
+DEEP = 256  # terms of a long sum per block
+BURST = 1e8  # floating-point operations per timing
 
 
 @dataclass(frozen=True)
 class Product:
-    """C = A B or, with `add`, C += A B; A is m x k, B is k x n and comes by rows if `outer`.
+    """Product C = A B or, with `add`, C += A B; A is m x k, B is k x n, row-major if `outer`.
 
-    Only whole panels: m is a multiple of 16. Sums of more than DEEP terms need `add`.
+    m is a multiple of 16, so that all panels are complete. Sums of more than DEEP terms need `add`.
     """
 
     use: str
@@ -65,7 +65,7 @@ PRODUCTS = (
 
 @dataclass
 class Timing:
-    """One product by one library, its sum taken `deep` terms at a time."""
+    """Timing of one product by one library, with `deep` terms of the sum per block."""
 
     product: Product
     dtype: str
@@ -73,7 +73,7 @@ class Timing:
     deep: int
     seconds: list[float] = field(default_factory=list)
     failure: str = ""
-    peak: float = 0.0  # multiply-adds of one thread, in flop/s
+    peak: float = 0.0  # rate of one thread, in flop/s
 
     @property
     def least(self) -> float:
@@ -85,7 +85,7 @@ class Timing:
 
 
 class Operands(ctypes.Structure):
-    """What products.c calls a product."""
+    """Argument structure of a product in products.c."""
 
     _fields_ = (
         *((name, ctypes.c_long) for name in ("m", "n", "k", "deep", "ldb")),
@@ -114,25 +114,25 @@ class Operands(ctypes.Structure):
         }
 
     def place(self) -> None:
-        """Put the arrays into new memory: some addresses are up to a tenth slower than others."""
+        """Copy the arrays to new addresses: some are slower than others."""
         self.arrays = {}
         for name, values in self.values.items():
             self.arrays[name] = placed(values, 64 * random.randrange(64))
             setattr(self, name, self.arrays[name].ctypes.data)
 
     def error(self) -> float:
-        """That of C, relative."""
+        """Return the relative error of C."""
         return difference(*((values.shape, values) for values in (self.arrays["c"], self.exact)))
 
 
 def in_panels(rows: np.ndarray, lanes: int) -> np.ndarray:
-    """Panels of `lanes` rows, column by column, with zeros below the last row."""
+    """Pack panels of `lanes` rows, column-major, with zeros below the last row."""
     padded = np.pad(rows, ((0, -len(rows) % lanes), (0, 0)))
     return padded.reshape(-1, lanes, rows.shape[1]).transpose(0, 2, 1)
 
 
 class Libraries:
-    """Those found here."""
+    """Libraries that are installed."""
 
     def __init__(self):
         self.loops = compiled(SOURCE)
@@ -150,7 +150,7 @@ class Libraries:
         return found
 
     def calls(self, product: Product, dtype: str) -> Iterator[tuple[str, int, str, list]]:
-        """Name, terms at a time, loop of products.c, and the procedures that it calls."""
+        """Yield name, terms per block, loop of products.c, and the procedures that it calls."""
         part, kind = min(DEEP, product.k), KINDS[dtype]
         multiply, outer, pack = (
             self.pyops[f"__pyops_micro_gemm_{kind}_MOD_{name}"]
@@ -174,7 +174,7 @@ class Libraries:
 
 
 def load_openblas() -> dict[str, ctypes.CDLL]:
-    """NumPy's own copy by the name of its kernels: first those it chooses itself."""
+    """Load NumPy's own copy once per kernel set, by name; first the set that it selects itself."""
     bundled = Path(np.__file__).parents[1].glob("numpy.libs/libscipy_openblas64_*.so")
     flags = machine.field("/proc/cpuinfo", "flags").split()
     found: dict[str, ctypes.CDLL] = {}
@@ -203,7 +203,7 @@ def load_libxsmm() -> ctypes.CDLL | None:
 
 
 def dispatch(function, product: Product, dtype: str, depth: int) -> int | None:
-    """The procedure that libxsmm makes for this product, if it can."""
+    """Return the kernel that libxsmm generates for this product, if it can."""
     real = {"float32": ctypes.c_float, "float64": ctypes.c_double}[dtype]
     leads = (product.m, product.n if product.outer else product.k, product.m)
     transposed, no_prefetch = 2 * product.outer, 0
@@ -217,7 +217,7 @@ def dispatch(function, product: Product, dtype: str, depth: int) -> int | None:
 
 
 def measure(rounds: int) -> tuple[list[Timing], dict[str, str]]:
-    """All products by all libraries, with the peak of the same minutes; and the versions."""
+    """Measure all products by all libraries, the peak rate at the same time, and the versions."""
     limits, libraries = Limits((1,)), Libraries()
     turns = [(product, dtype) for product in PRODUCTS for dtype in KINDS]
     timings = []

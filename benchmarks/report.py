@@ -1,4 +1,4 @@
-"""The rows as Markdown tables, which read well on a terminal, and as JSON."""
+"""Reports the rows as Markdown tables, readable on a terminal, and as JSON."""
 
 import math
 from dataclasses import asdict
@@ -37,7 +37,7 @@ OPENBLAS_CORETYPE. Last, the shortest time of any library as a multiple of the t
 
 
 def limit(row: Row, rates: Rates) -> tuple[float, str]:
-    """Least seconds for a row's phases, and what sets them."""
+    """Return the least seconds of a row's phases, and the limit that determines them."""
     operator = operator_module(row.case)
     phases = PHASES[: PHASES.index(row.phase) + 1]
     rate = rates[row.threads]
@@ -114,7 +114,7 @@ def table(lines: list[list[str]]) -> str:
 
 
 def case_table(rows: list[Row], rates: Rates) -> str:
-    """Cases that differ in the number of nodes alone, a line each phase and thread count."""
+    """Return a table of cases that differ in the number of nodes alone."""
     peers = [peer for peer in PEERS[1:] if any(row.peer == peer for row in rows)]
     names = [NAMES[peer] for peer in peers]
     fewest = min(row.threads for row in rows)
@@ -218,7 +218,7 @@ def json_ready(
     overhead: Overhead,
     products: list[Timing],
 ) -> dict:
-    """Everything, with all samples."""
+    """Return everything, including all samples."""
     entries = []
     for row in rows:
         entry = asdict(row)

@@ -1,4 +1,4 @@
-"""What one peer took, and whether its answers are right."""
+"""Measurements of one peer, and the check of its results."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ class Row:
     peer: str
     seconds: list[float] = field(default_factory=list)
     extra_bytes: int = 0
-    error: float | None = None  # relative, against another peer
+    error: float | None = None  # relative to another peer
     failure: str = ""
 
     @property
@@ -29,7 +29,7 @@ class Row:
 
 
 def check(answers, rows):
-    """Mark the rows whose answers are not those of the peer that most others agree with."""
+    """Flag the rows whose results differ from those of the peer that most others agree with."""
     candidates = sorted(
         (place for place in answers if place[0] != "pyops"), key=lambda place: PEERS.index(place[0])
     )
@@ -54,7 +54,7 @@ def distance(answers, references):
 
 
 def difference(answer, reference):
-    """Relative, in the Euclidean norm; infinite where the shapes differ."""
+    """Return the relative difference in the Euclidean norm; infinite if the shapes differ."""
     (shape, values), (wanted_shape, wanted) = answer, reference
     if shape != wanted_shape:
         return np.inf

@@ -1,4 +1,4 @@
-"""Graph attention of rows of any size, on one thread, beside the gather of as many such rows."""
+"""Graph attention with rows of any width, on one thread, against a gather of equally many rows."""
 
 import ctypes
 import time
@@ -39,7 +39,7 @@ class Line:
 
 
 def shortest(rounds: int, *calls: Callable[[], object]) -> list[float]:
-    """Of each call; in turn, as the machine's speed varies."""
+    """Return the shortest time of each call; calls alternate, as the machine's speed varies."""
     found = [float("inf")] * len(calls)
     for _ in range(rounds):
         for k, call in enumerate(calls):
@@ -50,7 +50,7 @@ def shortest(rounds: int, *calls: Callable[[], object]) -> list[float]:
 
 
 def gather(library: ctypes.CDLL, x: np.ndarray, index: np.ndarray) -> list[Callable[[], None]]:
-    """Ways to sum the rows of x that each node picks."""
+    """Return ways to sum the rows of x that each node gathers."""
     nodes, degree, width = len(x), index.size // len(x), x[0].size
     spare = 64  # floats past the last row
     table = aligned(x.nbytes + 4 * spare)
@@ -60,7 +60,7 @@ def gather(library: ctypes.CDLL, x: np.ndarray, index: np.ndarray) -> list[Calla
     sizes = 1, ctypes.c_long(nodes), degree, ctypes.c_long(width)
     arrays = pointer(ahead), pointer(table), pointer(sums)
 
-    def call(function, _=(ahead, table, sums)):  # which the pointers do not keep
+    def call(function, _=(ahead, table, sums)):  # keeps the arrays behind the pointers alive
         function(*sizes, *arrays)
 
     return [partial(call, library.gather_any), partial(call, library.gather_any_cached)]

@@ -1,7 +1,7 @@
-"""One peer at one thread count in its own process, which runs what it is asked to over a pipe.
+"""Runs one peer at one thread count in its own process, with requests over a pipe.
 
 Started as `python -m benchmarks.worker PEER THREADS DESCRIPTOR`, so that threads and affinity are
-set before the library loads and its peak memory is its own.
+set before the library is loaded, and peak memory is that of the peer alone.
 """
 
 import ctypes
@@ -23,10 +23,10 @@ BURST, LONG = 0.02, 1.0
 
 
 class Session:
-    """The commands: each method answers one request."""
+    """Commands of the worker: each method answers one request."""
 
     def __init__(self, peer: str, threads: int):
-        Path("/proc/self/oom_score_adj").write_text("1000")  # the first to go, not a bystander
+        Path("/proc/self/oom_score_adj").write_text("1000")  # first choice of the OOM killer
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
         self.peer = peers.peer_module(peer)
         self.peer.set_threads(threads)
@@ -36,7 +36,7 @@ class Session:
         return self.peer.versions()
 
     def load(self, case):
-        """Make the inputs, after a tiny case where that compiles nothing."""
+        """Create the inputs, after a run of a tiny case if that compiles nothing."""
         self.case, self.operator = case, problem.operator_module(case)
         if not self.peer.COMPILED:
             for call in self.peer.load(self.operator, problem.tiny(case)).values():
@@ -44,7 +44,7 @@ class Session:
         self.calls = self.peer.load(self.operator, problem.make(case))
 
     def first(self, phase):
-        """Compile, then one call: its extra memory and a sample of its answers."""
+        """Compile, then call once; return the additional memory and a sample of the results."""
         call = self.calls[phase]
         if self.peer.COMPILED:
             call()
@@ -53,13 +53,13 @@ class Session:
         return extra, [sample(array) for array in arrays]
 
     def seconds(self, phase):
-        """Time a call, or the mean of a burst, after one call to warm memory and caches."""
+        """Time a call, or the mean of a burst, after one warm-up call."""
         call = self.calls[phase]
         once = timed(call, 1)
         return once if once > LONG else timed(call, math.ceil(BURST / once))
 
     def overhead(self, case):
-        """Seconds of one call of each phase of pyops by itself, the median of many bursts."""
+        """Return the seconds of one call of each phase of pyops, the median of many bursts."""
         calls = self.peer.alone(problem.operator_module(case), problem.make(case))
         for call in calls.values():
             call()
@@ -80,7 +80,7 @@ def timed(call, count):
 
 
 def peak_memory(call):
-    """Bytes resident during the call at most, above those before it."""
+    """Return the peak of resident bytes during the call, relative to those before it."""
     gc.collect()
     if memory := sys.modules.get("pyops._memory"):
         memory.Pages.lent.clear()
@@ -97,7 +97,7 @@ def status(name):
 
 
 def sample(array):
-    """The shape, and at most SAMPLE elements at fixed random places."""
+    """Return the shape, and at most SAMPLE elements at fixed random positions."""
     places = np.random.default_rng(0).integers(max(array.size, 1), size=SAMPLE)
     flat = array.reshape(-1)
     return array.shape, flat if array.size <= SAMPLE else flat[places]

@@ -1,5 +1,5 @@
-"""pyops beside its peers on one CUDA device: `python -m benchmarks.cuda --help`.
+"""Benchmarks of pyops against peers on one CUDA device: `python -m benchmarks.cuda --help`.
 
-Needs CuPy, and measures those of torch and JAX that are installed for the device. Each phase
-comprises those before it, as in training. Limits are measured in the same run.
+Needs CuPy, and measures torch and JAX if they are installed for the device. Each phase includes
+the preceding ones, as in training. Limits are measured in the same run.
 """

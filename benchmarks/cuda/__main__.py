@@ -1,4 +1,4 @@
-"""The command line."""
+"""Command line of the device benchmarks."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""What is measured, the most important first, and what is aimed at."""
+"""Cases, the most important first, and targets."""
 
 from dataclasses import dataclass
 
@@ -20,12 +20,12 @@ CASES = (
 PEERS = "torch", "jax", "torch_compile"
 OPERATORS = tuple(dict.fromkeys(case.operator for case in CASES))
 PRECISE = "gno_conv", "kernel_conv", "dimenet_aggregate"
-"""Those with products of matrices, which can have other precisions."""
+"""Operators with matrix products, which support other precisions."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """At least so many times faster than the best peer, or at most so many times two gathers."""
+    """Least speed-up over the best peer, or largest multiple of the time of two gathers."""
 
     operator: str
     phase: str

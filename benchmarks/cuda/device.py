@@ -1,4 +1,4 @@
-"""What the benchmark has of CuPy: waiting, memory, the facts of the machine."""
+"""Uses of CuPy: synchronization, memory, and facts of the machine."""
 
 import cupy
 import numpy as np
@@ -8,7 +8,7 @@ from benchmarks.machine import describe
 
 
 def wait(results=None):
-    """Until all that was queued on the device is done, by any library."""
+    """Wait until all work queued on the device, by any library, is done."""
     cupy.cuda.Device().synchronize()
 
 
@@ -17,7 +17,7 @@ def free():
 
 
 class Memory(cupy.cuda.MemoryHook):
-    """The most bytes that arrays of CuPy held at once, beyond those from before."""
+    """Peak of bytes that CuPy arrays hold, excluding arrays from before."""
 
     name = "Memory"
 
@@ -40,7 +40,7 @@ def peak(call):
 
 
 def machine():
-    """What a figure needs beside it."""
+    """Return the facts needed to interpret a measurement."""
     runtime = cupy.cuda.runtime
     facts = runtime.getDeviceProperties(0)
     return describe() | {

@@ -1,4 +1,4 @@
-"""The device's limits: copying, products of matrices, and gathering rows, in float32."""
+"""Limits of the device: copies, matrix products, and row gathers, in float32."""
 
 from pathlib import Path
 
@@ -15,18 +15,18 @@ PRODUCTS = ("f", "highest"), ("f", "tf32x3"), ("f", "tf32"), ("d", "highest")
 SOURCE = Path(__file__).with_name("gather.cu")
 UNROLLED = 2, 4, 8
 SHAPES = (32, 4), (32, 8), (64, 1), (64, 2), (64, 4)
-"""Threads along a row, and rows of a block."""
+"""Threads along a row, and rows per block."""
 
 
 def copy_rate():
-    """Bytes read and written in a second."""
+    """Return the bytes read and written per second."""
     x = cupy.ones(SIZE // 4, np.float32)
     y = cupy.empty_like(x)
     return 2 * x.nbytes / seconds(lambda: cupy.copyto(y, x), wait)
 
 
 def product_rates():
-    """Additions and multiplications in a second, by type and precision."""
+    """Return the additions and multiplications per second, by type and precision."""
     runtime, rates = _device.found().runtime, {}
     for kind, precision in PRODUCTS:
         a = cupy.ones((SIDE, SIDE), kind)
@@ -36,7 +36,7 @@ def product_rates():
 
 
 def gathers(problem):
-    """Seconds to gather and sum the rows of the sources, as several ways to do it take them."""
+    """Return the seconds to gather and sum source rows, by several kernels."""
     case = problem.case
     columns = max(1, case.heads) * case.width
     rng = np.random.default_rng(0)
@@ -74,6 +74,6 @@ def gathers(problem):
 
 
 def bytes_gathered(case):
-    """Rows of the sources read, of the destinations written, and the indices."""
+    """Return the bytes of source rows read, of destination rows written, and of the indices."""
     row = 4 * max(1, case.heads) * case.width
     return (case.edges + case.nodes) * row + 4 * (case.edges + case.nodes)

@@ -1,4 +1,4 @@
-"""One case on all sides, in records that can be kept and sent: dictionaries of numbers and text."""
+"""Measures one case on all sides, as serializable records: dictionaries of numbers and text."""
 
 import time
 
@@ -10,7 +10,7 @@ from benchmarks.problem import make
 
 
 def facts():
-    """The machine and its limits."""
+    """Return the machine and its limits."""
     yield {"what": "machine", **device.machine(), **sides.versions()}
     try:
         yield {"what": "limits", "copy": limits.copy_rate(), **limits.product_rates()}
@@ -21,7 +21,7 @@ def facts():
 
 
 def measure(number, until, cases=CASES):
-    """All phases of a case; nothing begins after `until`, seconds since the epoch."""
+    """Measure all phases of a case; nothing starts after `until`, in seconds since the epoch."""
     case, expected = cases[number], {}
     where = {"case": number, "operator": case.operator, "title": case.title, "nodes": case.nodes}
     try:
@@ -39,7 +39,7 @@ def measure(number, until, cases=CASES):
     for name, begin in begins.items():
         for record in timed(name, begin, case, expected, until):
             yield where | record
-        device.wait()  # which fails where the device is lost
+        device.wait()  # raises if the device is lost
 
 
 def gather(problem, where):
@@ -55,7 +55,7 @@ def gather(problem, where):
 
 
 def timed(name, begin, case, expected, until):
-    """The phases of a side, each with its answers beside ours."""
+    """Yield the phases of a side, each with its results against ours."""
     side, phase = None, case.phases[0]
     try:
         for phase in case.phases:
@@ -79,7 +79,7 @@ def timed(name, begin, case, expected, until):
                 "launch": launch(call, side.wait),
                 "apart": apart,
             }
-    except Exception as error:  # a peer that is not there, that cannot, or that lacks memory
+    except Exception as error:  # a missing or unsupported peer, or lack of memory
         yield {"what": "failure", "who": name, "phase": phase, "why": sides.said(error)}
     finally:
         if side is not None:

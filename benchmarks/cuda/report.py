@@ -1,15 +1,15 @@
-"""Records as lines, and the targets."""
+"""Prints records as lines, and the targets."""
 
 import json
 
 from benchmarks.cuda.cases import CASES, PEERS, TARGETS
 
 BOUND = 1e-3
-"""Differences of answers in float32, relative to the largest, that rounding does not explain."""
+"""Least relative differences of float32 results that rounding does not explain."""
 
 
 class Report:
-    """All records so far; lines go out as they come."""
+    """All records so far; lines are printed as they arrive."""
 
     def __init__(self, path=None, cases=CASES):
         self.records, self.path, self.cases, self.titled = [], path, cases, None
@@ -23,30 +23,30 @@ class Report:
             say(line)
 
     def of(self, case, what, **more):
-        """The records of a case."""
+        """Return the records of a case."""
         wanted = {"case": case, "what": what, **more}
         return [r for r in self.records if all(r.get(k) == v for k, v in wanted.items())]
 
     def time(self, case, phase, who="pyops"):
-        """Seconds, or None."""
+        """Return seconds, or None."""
         found = self.of(case, "time", phase=phase, who=who)
         return found[0]["seconds"] if found else None
 
     def best(self, case, phase):
-        """The fastest peer and its time, or None."""
+        """Return the fastest peer and its time, or None."""
         times = {peer: self.time(case, phase, peer) for peer in PEERS}
         times = {peer: took for peer, took in times.items() if took is not None}
         return min(times.items(), key=lambda item: item[1]) if times else None
 
     def compare(self, case):
-        """Each phase of a case beside its best peer."""
+        """Compare each phase of a case with its best peer."""
         for phase in self.cases[case].phases:
             mine, best = self.time(case, phase), self.best(case, phase)
             if mine and best:
                 say(f"  {phase}: {best[1] / mine:.2f} times faster than the best peer, {best[0]}")
 
     def finish(self, numbers):
-        """The targets in the cases that were asked for."""
+        """Print the targets of the requested cases."""
         results = [
             self.reached(number, target)
             for target in TARGETS
@@ -62,7 +62,7 @@ class Report:
         self.save(results)
 
     def reached(self, case, target):
-        """What became of a target in a case."""
+        """Return whether a target was reached in a case."""
         mine, ratio, note = self.time(case, target.phase), None, ""
         if target.most:
             gather = self.of(case, "gather")

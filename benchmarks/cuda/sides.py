@@ -1,7 +1,7 @@
-"""Those that are measured: pyops on CuPy's arrays, and peers with theirs on the same device.
+"""Sides of a comparison: pyops on CuPy's arrays, and peers with theirs on the same device.
 
 A side has `phases`, a function each; `wait(results)`; `peak(call)`, bytes or None;
-`answers(phase)`, the results of one call as NumPy arrays; `close()`, which holds on to nothing.
+`answers(phase)`, the results of one call as NumPy arrays; `close()`, which frees everything.
 """
 
 import gc
@@ -19,7 +19,7 @@ from benchmarks.problem import operator_module
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 TORCH, JAX = "cuda", "gpu"
-"""Where these find the device."""
+"""Names of the device in these libraries."""
 
 
 class Pyops:
@@ -61,7 +61,7 @@ class Pyops:
 
 
 class Torch:
-    """Eager, or each phase compiled."""
+    """Eager, or with each phase compiled."""
 
     def __init__(self, problem, name="torch"):
         import torch
@@ -119,7 +119,7 @@ class Jax:
         self.jax.block_until_ready(results)
 
     def peak(self, call):
-        """What is above the highest that was there before, as JAX forgets nothing of that."""
+        """Return the memory above the previous peak, which JAX never resets."""
         here = self.jax.devices()[0]
         before = here.memory_stats()
         self.wait(call())
@@ -138,12 +138,12 @@ class Jax:
 
 
 def side(name, problem):
-    """A peer, which fails where its library or the device of that is not there."""
+    """Return a peer; raise if its library or that library's device is missing."""
     return Jax(problem) if name == "jax" else Torch(problem, name)
 
 
 def versions():
-    """Of the peers, and how their products of matrices are set."""
+    """Return the versions of the peers, and their settings of matrix products."""
     found = {}
     for name, setting in (
         ("torch", "allow_tf32 = False for products and cuDNN"),
@@ -158,14 +158,14 @@ def versions():
 
 
 def said(error):
-    """An error in one line."""
+    """Return an error in one line."""
     return f"{type(error).__name__}: {(str(error).splitlines() or ['nothing said'])[0]}"
 
 
 def difference(got, expected):
-    """The largest difference between answers, relative to the largest number of each.
+    """Return the largest difference between results, relative to the largest element of each.
 
-    What terms of the size of the others cancel to is compared with a hundredth of those.
+    Results of cancellation are compared with a hundredth of the largest of the others.
     """
     sizes = [float(np.abs(b).max(initial=0)) for b in expected]
     least = max(0.01 * max(sizes), np.finfo(np.float32).tiny)

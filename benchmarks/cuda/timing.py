@@ -1,4 +1,4 @@
-"""The same clock for all: calls are queued one after the other, then waited for."""
+"""Timing of all sides: queues calls back to back, then synchronizes."""
 
 import statistics
 import time
@@ -8,14 +8,14 @@ BATCH = 0.02
 
 
 def once(call, wait):
-    """The time of one call until its results are there."""
+    """Return the time of one call until its results are available."""
     start = time.perf_counter()
     wait(call())
     return time.perf_counter() - start
 
 
 def seconds(call, wait, most=None):
-    """The median time of a call, launches included, over as many as fit in the time."""
+    """Return the median time of a call, launches included, over as many as fit in the time."""
     for _ in range(3):
         wait(call())
     count = max(1, int(BATCH / once(call, wait)))
@@ -30,7 +30,7 @@ def seconds(call, wait, most=None):
 
 
 def launch(call, wait, times=10):
-    """The median time until a call returns where nothing is queued before it: the host's share."""
+    """Return the median time until a call returns with an empty queue: the host's share."""
     found = []
     for _ in range(times):
         start = time.perf_counter()

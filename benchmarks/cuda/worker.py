@@ -1,6 +1,6 @@
-"""A process of its own for what uses the device.
+"""Separate process for measurements on the device.
 
-It serves case after case. Where it dies, or the device is lost in it, another one goes on with the
+Runs one case after another. If it dies or loses the device, another process continues with the
 next case.
 """
 
@@ -8,11 +8,11 @@ import multiprocessing
 import time
 
 GRACE = 45
-"""Seconds that what has begun may take beyond the time."""
+"""Seconds that a measurement in progress may exceed the time limit."""
 
 
 def serve(pipe):
-    """Answer a request, a name and arguments, with records and None after them."""
+    """Answer a request, a name and arguments, with records, then None."""
     from benchmarks.cuda import measure
 
     while request := pipe.recv():
@@ -23,12 +23,12 @@ def serve(pipe):
 
 
 class Worker:
-    """A process with the device, started when first asked."""
+    """Process with the device, started at the first request."""
 
     process = None
 
     def ask(self, until, *request):
-        """The records of an answer; the last says so where the process ends before its answer."""
+        """Yield the records of an answer; the last one reports if the process ended before."""
         if self.process is None:
             context = multiprocessing.get_context("spawn")
             self.pipe, there = context.Pipe()

@@ -1,1 +1,1 @@
-"""Drop-in layers beside their originals, in one run: `python -m benchmarks.layers`."""
+"""Benchmarks of drop-in layers against their originals: `python -m benchmarks.layers`."""

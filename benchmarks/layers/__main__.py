@@ -1,4 +1,4 @@
-"""Time, peak memory and difference of drop-in layers beside their originals, as a table."""
+"""Compares time, peak memory and results of drop-in layers with their originals, as a table."""
 
 import argparse
 import importlib
@@ -31,7 +31,7 @@ the same one. Calls in turn, medians of rounds."""
 
 
 class Side:
-    """A process with one side of a case; what it says first is its memory and its results."""
+    """Process with one side of a case; it reports memory and results first."""
 
     def __init__(self, file: str, number: int, side: str, threads: int):
         names = "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
@@ -73,7 +73,7 @@ def measure(file: str, number: int, case, threads: int, rounds: int) -> list[str
     for _ in range(rounds):
         pair = []
         for side in sides:
-            time.sleep(0.005)  # the last one's threads go to sleep
+            time.sleep(0.005)  # until threads of the last call sleep
             pair.append(side.seconds())
         times.append(pair)
     for side in sides:
@@ -89,7 +89,7 @@ def measure(file: str, number: int, case, threads: int, rounds: int) -> list[str
 
 
 def files() -> dict[str, list]:
-    """The cases of each file of this folder that has some."""
+    """Return the cases of each file of this folder that has any."""
     found = {}
     for path in sorted(Path(__file__).parent.glob("*.py")):
         if path.stem not in ("__init__", "__main__", "case", "sizes", "worker"):

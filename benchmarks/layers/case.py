@@ -1,4 +1,4 @@
-"""A layer beside its original: what a file of this folder lists in CASES."""
+"""Layer and its original: the element type of CASES in files of this folder."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ Call = Callable[[], list[Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the table for each number of threads.
+    """Case, which gives one row of the table for each number of threads.
 
-    `make` builds the original and the drop-in layer with the same weights and data. Either
-    function runs forward and backward and returns the tensors to compare: results and gradients.
+    `make` builds the original and the drop-in layer with the same weights and data. Either function
+    runs forward and backward and returns the tensors to compare: results and gradients.
     """
 
     layer: str

@@ -1,6 +1,6 @@
-"""DimeNet++: a step of force training, and its interaction, beside PyTorch Geometric.
+"""DimeNet++ against PyTorch Geometric: a training step on forces, and an interaction block.
 
-The original is given its triplets, made beforehand; the drop-in finds its neighbours in each step.
+The original gets precomputed triplets; the drop-in searches neighbours in each step.
 """
 
 import functools
@@ -21,12 +21,12 @@ SIZES = {
     "num_radial": 6,
     "output_initializer": "glorot_orthogonal",
 }
-"""Those of the published models."""
+"""Sizes of the published models."""
 SPACING, CUTOFF = 1.4, 5.0
 
 
 def molecules(count, atoms, seed=0):
-    """Compact heaps of atoms, nearest ones about as far apart as atoms with hydrogen are."""
+    """Return compact clusters of atoms with the neighbour distances of molecules with hydrogen."""
     rng, points = np.random.default_rng(seed), []
     side = np.arange(int(np.ceil((2 * atoms) ** (1 / 3))) + 1) - 1
     lattice = SPACING * np.stack(np.meshgrid(side, side, side), -1).reshape(-1, 3)
@@ -39,7 +39,7 @@ def molecules(count, atoms, seed=0):
 
 
 def models():
-    """The original and the drop-in with the same weights."""
+    """Return the original and the drop-in with the same weights."""
     import pyops.torch.nn
     from tests.dimenet_original import ROUNDED, substituted
 
@@ -76,7 +76,7 @@ def make_step(count, atoms):
 
 
 def make_interaction(count, atoms, on_graph):
-    """Forward and backward of one block; from triplets, or for the drop-in from the graph."""
+    """Return forward and backward of one block, by triplets or, for the drop-in, by the graph."""
     import pyops.torch
     from tests.dimenet_original import edges_within, triplets
 

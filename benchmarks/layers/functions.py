@@ -1,4 +1,4 @@
-"""Softmax and reductions over groups, of indices met before and of new ones each time."""
+"""Softmax and reductions over groups, with cached indices and with new ones in each call."""
 
 from functools import partial
 

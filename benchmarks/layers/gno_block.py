@@ -1,4 +1,4 @@
-"""GNOBlock of neuraloperator: embedding, search and integral, with the network of its defaults."""
+"""GNOBlock of neuraloperator: embedding, search and integral, with the default network."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ POINTS, RADIUS, CHANNELS = 1024, 0.2, 32
 
 
 def both(transform_type="linear", batch=0):
-    """The original and the drop-in with the same weights."""
+    """Return the original and the drop-in with the same weights."""
     import torch
     from neuralop.layers.gno_block import GNOBlock
 
@@ -36,7 +36,7 @@ def both(transform_type="linear", batch=0):
 
 
 def step(layer, y, x, f):
-    """Forward and backward: the outputs, the gradients by f and by the parameters."""
+    """Run forward and backward; return outputs, and gradients by f and by the parameters."""
     import torch
 
     f = f.clone().requires_grad_()

@@ -1,4 +1,4 @@
-"""IntegralTransform of neuraloperator: its transforms, in batches, weighted."""
+"""IntegralTransform of neuraloperator: transform types, batches, weights."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ LAYERS = 128, 128
 
 
 def both(transform_type="linear", batch=0, weighted=False):
-    """The original and the drop-in with the same weights, on the same neighbours."""
+    """Return the original and the drop-in with the same weights, on the same neighbours."""
     import torch
     from neuralop.layers import integral_transform as originals
     from neuralop.layers.neighbor_search import native_neighbor_search
@@ -30,7 +30,7 @@ def both(transform_type="linear", batch=0, weighted=False):
 
 
 def step(layer, y, found, f):
-    """Forward and backward: the outputs, the gradients by f and by the parameters."""
+    """Run forward and backward; return outputs, and gradients by f and by the parameters."""
     import torch
 
     f = f.clone().requires_grad_()

@@ -1,4 +1,4 @@
-"""NNConv of PyTorch Geometric, whose network ends with a linear layer, and one that does not."""
+"""NNConv of PyTorch Geometric, with a network that ends with a linear layer, and another."""
 
 from functools import partial
 

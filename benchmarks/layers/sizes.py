@@ -1,6 +1,6 @@
-"""Functions and layers beside their originals over sizes, with indices that are new in every call.
+"""Functions and layers against their originals over sizes, with new indices in every call.
 
-Started as `python -m benchmarks.layers.sizes THREADS ROUNDS NAME...`, it prints a table of ratios.
+Started as `python -m benchmarks.layers.sizes THREADS ROUNDS NAME...`; prints a table of ratios.
 """
 
 import gc
@@ -15,13 +15,13 @@ from benchmarks.report import figure, table
 
 SIZES = [10**power for power in range(1, 8)]
 MOST = 2**25
-"""Elements in rows, messages or matrices beyond which a size is left out: memory is short."""
+"""Elements of rows, messages or matrices above which a size is skipped to save memory."""
 DEGREE = 10
-"""Rows of a group, and edges of a node."""
+"""Rows per group, and edges per node."""
 BURST = 0.002
-"""Seconds that calls are repeated for, to be timed at all."""
+"""Least seconds of repeated calls per timing."""
 PAIR = 2.0
-"""Seconds that a cell of the table may take beside its first calls."""
+"""Seconds per cell of the table, excluding first calls."""
 FUNCTIONS = {
     "scatter": [
         (1, {}),
@@ -45,7 +45,7 @@ NAMES = *FUNCTIONS, *LAYERS
 
 
 def function_steps(name, columns, options, count):
-    """A forward and backward pass of the original and of the drop-in, by an index."""
+    """Return a forward and backward pass of the original and of the drop-in, given an index."""
     import torch
     import torch_geometric.utils as originals
 
@@ -93,7 +93,7 @@ def layer_steps(name, channels, heads, count):
 
 
 def ratio(index, steps, fresh, rounds, clock):
-    """How many times as long as the drop-in the original takes; calls in turn, median."""
+    """Return the time of the original relative to the drop-in's: calls in turn, median."""
 
     def seconds(step, calls):
         start = clock()
@@ -114,7 +114,7 @@ def ratio(index, steps, fresh, rounds, clock):
 
 
 def rows(names):
-    """What is measured: a text, a function of the size, and the elements of a row or an edge."""
+    """Yield title, function of the size, and the elements of a row or an edge."""
     for name in names:
         for columns, options in FUNCTIONS.get(name, []):
             what = f"{name} {options.get('reduce', '')}".strip()
@@ -137,7 +137,7 @@ def main(threads, rounds, *names):
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     gc.disable()
-    # the processor time of the one thread does not count what else runs on the machine
+    # processor time of the one thread excludes other load of the machine
     clock = time.thread_time if int(threads) == 1 else time.perf_counter
     lines = [["rows or edges", "index", *(f"{size:.0e}".replace("e+0", "e") for size in SIZES)]]
     for what, make, width in rows(names or NAMES):

@@ -1,4 +1,4 @@
-"""One side of one case in a process of its own, so that its peak memory is its own.
+"""Runs one side of one case in its own process, so that peak memory is that side's alone.
 
 Started as `python -m benchmarks.layers.worker FILE NUMBER SIDE THREADS DESCRIPTOR`.
 """
@@ -40,7 +40,7 @@ def serve(file, number, side, threads, connection):
 
 
 def sample(array):
-    """The shape, the largest entry, and at most SAMPLE entries at fixed random places."""
+    """Return the shape, the largest element, and at most SAMPLE elements at random positions."""
     places = np.random.default_rng(0).integers(max(array.size, 1), size=SAMPLE)
     flat = array.reshape(-1)
     largest = float(np.abs(flat).max(initial=0))

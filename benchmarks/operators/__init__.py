@@ -1,1 +1,1 @@
-"""One file an operator: its inputs, what it computes in each library, and its least cost."""
+"""One file per operator: its inputs, its formula in each library, and its minimal cost."""

@@ -1,4 +1,4 @@
-"""The sum of the neighbours' features, or their mean."""
+"""Sum or mean of neighbour features."""
 
 from benchmarks.problem import normal
 

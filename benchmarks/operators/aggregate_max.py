@@ -1,4 +1,4 @@
-"""The largest of the neighbours' features, column by column."""
+"""Maximum of neighbour features, column by column."""
 
 from benchmarks.operators.aggregate import (
     elements_gathered,

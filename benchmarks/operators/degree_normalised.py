@@ -1,4 +1,4 @@
-"""The sum of the neighbours' features, normalised by the degrees of both ends."""
+"""Sum of neighbour features, normalised by the degrees of both ends."""
 
 from benchmarks.problem import normal
 

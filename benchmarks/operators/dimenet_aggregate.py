@@ -1,4 +1,4 @@
-"""DimeNet++ edge to edge; the peers take a list of all triplets that was made beforehand."""
+"""Edge-to-edge aggregation of DimeNet++; the peers take a precomputed list of all triplets."""
 
 import functools
 import math
@@ -10,13 +10,15 @@ from benchmarks.problem import normal
 
 SPHERICAL, RADIAL, MIDDLE = 7, 6, 8
 NOTE = "The peers take a list of all triplets. Dotted: from pairs to harmonics."
-TURNS = {"forward": 5, "backward": 10}  # edges in, and as many out, of the nodes that change over
+TURNS = {"forward": 5, "backward": 10}  # in- and out-degree of nodes that switch algorithms
 
 
 @functools.lru_cache(maxsize=1)
 def neighbours(nodes, edges):
-    """The ends of so many edges, and their vectors: of the nearest pairs of random points in a
-    periodic box, in both directions."""
+    """Return the end nodes of the given number of edges, and their vectors.
+
+    The edges are the nearest pairs of random points in a periodic box, in both directions.
+    """
     points = np.random.default_rng(24).random((nodes, 3))
     tree = cKDTree(points, boxsize=1)
     near, radius = [], (3 / (4 * np.pi) * edges / nodes**2) ** (1 / 3)
@@ -37,7 +39,7 @@ def ends(case, rng):
 
 
 def pairs(case, src, dst):
-    """The pairs (e, f), f into the source of e, without those that come back."""
+    """Return the pairs (e, f), f into the source of e, without pairs of an edge and its reverse."""
     order = np.argsort(dst, kind="stable")
     counts = np.bincount(dst, minlength=case.nodes)
     starts = np.cumsum(counts) - counts
@@ -63,7 +65,7 @@ def output_shape(case):
 
 
 def _angular(c, stack):
-    """Y_l0 by the recursion of the Legendre polynomials."""
+    """Return Y_l0 by the recurrence of the Legendre polynomials."""
     p = [c**0, c]
     for degree in range(2, SPHERICAL):
         p.append(((2 * degree - 1) * c * p[-1] - (degree - 1) * p[-2]) / degree)
@@ -105,7 +107,7 @@ def in_pyops(case, graph):
 
 
 def multiply_adds(case):
-    """Of the density: 2, 5 and 15 sums over harmonics and channels, 1, 3 and 8 products with B."""
+    """Count those of the density: 2, 5, 15 sums over harmonics and channels, 1, 3, 8 times B."""
     sums = case.edges * SPHERICAL**2 * case.width
     layers = case.edges * SPHERICAL * MIDDLE * case.width
     return {

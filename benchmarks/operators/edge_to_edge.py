@@ -1,4 +1,4 @@
-"""Every edge sums the edges into its source, but for its reverse, as in D-MPNN."""
+"""Sum over the edges into each edge's source, except its reverse, as in D-MPNN."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def output_shape(case):
 
 
 def pairs(case, src, dst):
-    """Half of the edges and their reverses, sorted by destination; the last alone, if odd."""
+    """Return pairs of edges and reverses, sorted by destination; the last is single if odd."""
     half = case.edges // 2
     ends = np.stack([src[:half], dst[:half]])
     last = np.stack([src[2 * half :], dst[2 * half :]])
@@ -56,5 +56,5 @@ def multiply_adds(case):
 
 
 def elements_moved(case):
-    """h read for the sums and for the reverses, y written."""
+    """Count h read for the sums and for the reverses, y written."""
     return dict.fromkeys(("forward", "backward", "double_backward"), 3 * case.edges * case.width)

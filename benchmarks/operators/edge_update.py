@@ -1,4 +1,4 @@
-"""Features of the edges, of their sources and of their destinations side by side."""
+"""Concatenation of the features of edges, their sources and their destinations."""
 
 from benchmarks.problem import normal
 
@@ -39,5 +39,5 @@ def multiply_adds(case):
 
 
 def elements_moved(case):
-    """Edges read and y written; y read and edges written; the first again."""
+    """Count edges read and y written; y read and edges written; the first again."""
     return dict.fromkeys(("forward", "backward", "double_backward"), 4 * case.edges * case.width)

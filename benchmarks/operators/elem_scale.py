@@ -1,4 +1,4 @@
-"""y = scale * x, the same scale for every sample; the case has as many features as nodes."""
+"""y = scale * x, with one scale for all samples; the case has as many features as nodes."""
 
 from benchmarks.problem import normal
 
@@ -32,6 +32,6 @@ def multiply_adds(case):
 
 
 def elements_moved(case):
-    """Numbers that must cross the memory bus: each phase reads and writes arrays of samples."""
+    """Count elements of memory traffic: each phase reads and writes arrays of samples."""
     count = case.samples * case.nodes
     return {"forward": count, "backward": 1.5 * count, "double_backward": 2.5 * count}

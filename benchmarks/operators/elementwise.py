@@ -1,4 +1,4 @@
-"""Elementwise operators beside NumPy, torch and Aidge, all in this process, fresh outputs for all.
+"""Elementwise operators against NumPy, torch and Aidge, in one process, with new outputs.
 
 `python -m benchmarks.operators.elementwise` prints the table alone.
 """
@@ -48,7 +48,7 @@ TORCH_NAMES = {"power": "pow", "leaky_relu": "leaky_relu", "softplus": "softplus
 
 @dataclass
 class Line:
-    """One call by each library; `moved` counts the bytes read and written."""
+    """One call by each library; `moved` is the number of bytes read and written."""
 
     title: str
     threads: int
@@ -79,7 +79,7 @@ def drawn(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 def summed_to(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The sum over the axes along which a shape was broadcast."""
+    """Sum over the axes along which a shape was broadcast."""
     if axes := tuple(range(array.ndim - len(shape))):
         array = array.sum(axes)
     axes = tuple(i for i, n in enumerate(shape) if n == 1 and array.shape[i] > 1)
@@ -91,7 +91,7 @@ def in_numpy(a, b, g):
 
 
 def in_aidge(aidge, a, b, g):
-    """The scheduler's step back through a graph of one Mul."""
+    """Run the scheduler's backward pass through a graph of one Mul."""
     nodes = [aidge.Producer(aidge.Tensor(x), name) for x, name in ((a, "a"), (b, "b"))]
     product, graph = aidge.Mul("product"), aidge.GraphView()
     for place, node in enumerate(nodes):
@@ -177,7 +177,7 @@ PARTS = against_triad, of_pairs, of_functions, of_reductions
 
 
 def peers() -> dict[str, Any]:
-    """The libraries that are installed."""
+    """Return the installed libraries."""
     found = {}
     try:
         import torch
@@ -196,7 +196,7 @@ def peers() -> dict[str, Any]:
 
 
 def measure(threads: list[int], rounds: int, match: str = "") -> Iterator[Line]:
-    """All lines whose titles match, each library called in turn, in a random order."""
+    """Measure all lines whose titles match, calling the libraries in turn in random order."""
     libraries = peers()
     cores = os.sched_getaffinity(0)
     for count in threads:
@@ -213,11 +213,11 @@ def measure(threads: list[int], rounds: int, match: str = "") -> Iterator[Line]:
 
 
 def timed(line: Line, rounds: int) -> None:
-    """Calls longer than LONG are made once: those are not what the table is about."""
+    """Time the calls; calls longer than LONG, which are not of interest here, run once."""
     once = {name: seconds(call, 1) for name, call in line.calls.items()}
     for name, call in line.calls.items():
         if once[name] < LONG:
-            once[name] = seconds(call, 1)  # without what only the first one takes
+            once[name] = seconds(call, 1)  # without the overhead of the first call
     for _ in range(rounds):
         for name in random.sample(list(line.calls), len(line.calls)):
             count = max(1, round(BURST / once[name]))

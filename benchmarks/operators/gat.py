@@ -1,4 +1,4 @@
-"""Attention over the neighbours with several heads, as in graph attention networks."""
+"""Multi-head attention over neighbours, as in graph attention networks."""
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def unpack(case, x_src, x_dst, attention):
 
 
 def in_torch(graph, x_src, x_dst, a_src, a_dst):
-    """As PyTorch Geometric's GATConv: scores of the nodes, scatter softmax, gather, scatter-add."""
+    """Evaluate like PyTorch Geometric's GATConv: scores, scatter softmax, gather, scatter-add."""
     import torch
 
     nodes, heads, width = x_dst.shape
@@ -66,7 +66,7 @@ def in_jax(graph, x_src, x_dst, a_src, a_dst):
 
 
 def in_dgl(graph, x_src, x_dst, a_src, a_dst):
-    """Generalised products of its sparse kernels, as its GATConv."""
+    """Evaluate by DGL's generalised sparse products, like its GATConv."""
     import dgl.ops
     import torch
 
@@ -83,7 +83,7 @@ def in_pyops(case, graph):
 
 
 def multiply_adds(case):
-    """Products of rows by edges, and of the scores by nodes."""
+    """Count products of rows per edge, and of the scores per node."""
     edge = case.edges * case.heads * case.width
     node = case.nodes * case.heads * case.width
     return {
@@ -94,6 +94,6 @@ def multiply_adds(case):
 
 
 def elements_gathered(case):
-    """Rows of the sources; of the gradients by the sources; both of them and the tangents."""
+    """Count source rows; gradients by the sources; both of them and the tangents."""
     edge = case.edges * case.heads * case.width
     return {"forward": edge, "backward": edge, "double_backward": 3 * edge}

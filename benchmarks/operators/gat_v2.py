@@ -1,4 +1,4 @@
-"""Attention with scores from a network of both ends, as in GATv2."""
+"""Attention with scores by a network of both end nodes, as in GATv2."""
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def unpack(case, x_src, x_dst, attention):
 
 
 def in_torch(graph, x_src, x_dst, attention):
-    """As PyTorch Geometric's GATv2Conv."""
+    """Evaluate like PyTorch Geometric's GATv2Conv."""
     import torch
 
     nodes, heads, width = x_dst.shape
@@ -56,6 +56,6 @@ def multiply_adds(case):
 
 
 def elements_gathered(case):
-    """Rows of the sources twice; gradients by the sources and both ends; the same with tangents."""
+    """Count source rows twice; gradients by sources and both ends; the same with tangents."""
     edge = case.edges * case.heads * case.width
     return {"forward": edge, "backward": 2 * edge, "double_backward": 4 * edge}

@@ -1,4 +1,4 @@
-"""m_i = sum over edges (j -> i) of h_j kappa_e, the matrix of each edge given."""
+"""m_i = sum over edges (j -> i) of h_j kappa_e, with the matrix of each edge given."""
 
 from benchmarks.problem import normal
 
@@ -15,7 +15,7 @@ def output_shape(case):
 
 
 def in_torch(graph, features, kappa):
-    """As PyTorch Geometric's NNConv: gather, one small product an edge, scatter-add."""
+    """Evaluate like PyTorch Geometric's NNConv: gather, one small product per edge, scatter-add."""
     import torch
 
     width = features.shape[1]
@@ -25,7 +25,7 @@ def in_torch(graph, features, kappa):
 
 
 def in_jax(graph, features, kappa, computed=False):
-    """XLA is faster with a fused sum where kappa is `computed` and nothing differentiated."""
+    """Use a fused sum if kappa is `computed` and there is no derivative, where XLA is faster so."""
     import jax
 
     kappa = kappa.reshape(-1, *2 * features.shape[1:])
@@ -49,6 +49,6 @@ def multiply_adds(case):
 
 
 def elements_moved(case):
-    """One array of matrices read; read and written; two read and one written."""
+    """Count one array of matrices read; read and written; two read and one written."""
     kappa = case.edges * case.width**2
     return {"forward": kappa, "backward": 2 * kappa, "double_backward": 3 * kappa}

@@ -1,4 +1,4 @@
-"""gno_kernel, then gno_aggregate; pyops fuses the two, the peers form every edge's matrix."""
+"""gno_kernel, then gno_aggregate: fused in pyops; the peers materialize every edge's matrix."""
 
 from benchmarks.operators import gno_aggregate, gno_kernel
 from benchmarks.operators.gno_aggregate import output_shape
@@ -30,10 +30,10 @@ def in_pyops(case, graph):
 
 
 def multiply_adds(case):
-    """The factored algorithm's, Z and the hidden layer computed anew in each phase.
+    """Count those of the factored algorithm, which recomputes Z and the hidden layer in each phase.
 
     A bias counts as one more hidden unit. Backward: Z, gZ, gV, ghid, gh, then gx and gU. Double
-    backward: Z, gZ, dZ, Zb, the two parts of dgy, dV, ghid, the two parts of hb, dh, then the
+    backward: Z, gZ, dZ, Zb, the two terms of dgy, dV, ghid, the two terms of hb, dh, then the
     hidden layer's dpre, dx and dU.
     """
     layer = case.edges * case.hidden * case.dims

@@ -32,14 +32,14 @@ def in_pyops(case, graph):
 
 
 def pack(*arrays):
-    """Put both layers, the last four arrays, into one block."""
+    """Pack both layers, the last four arrays, into one block."""
     from pyops.blocks import pack_gno
 
     return *arrays[:-4], pack_gno(*arrays[-4:])
 
 
 def unpack(case, *arrays):
-    """Undo pack; the last array is the block."""
+    """Unpack the last array, the block, into both layers."""
     from pyops.blocks import unpack_gno
 
     return *arrays[:-1], *unpack_gno(arrays[-1], dim=case.dims, hidden=case.hidden)
@@ -56,6 +56,6 @@ def multiply_adds(case):
 
 
 def elements_moved(case):
-    """Numbers that must cross the memory bus: one of the [E, F_in F_out] arrays, or two."""
+    """Count elements of memory traffic: one of the [E, F_in F_out] arrays, or two."""
     kappa = case.edges * case.width**2
     return {"forward": kappa, "backward": kappa, "double_backward": 2 * kappa}

@@ -1,4 +1,4 @@
-"""Neighbours summed for each basis by the weights of their relation; `hidden` is the bases."""
+"""Sums of neighbours for each basis, weighted by relation; `hidden` is the number of bases."""
 
 from benchmarks.problem import normal
 
@@ -49,7 +49,7 @@ def multiply_adds(case):
 
 
 def elements_gathered(case):
-    """Sources; gradients of all bases and sources; the same with tangents, and once more both."""
+    """Count sources; gradients of all bases and sources; the same with tangents, and both again."""
     row = case.edges * case.width
     wide = case.hidden * row
     return {"forward": row, "backward": wide + row, "double_backward": wide + 3 * row}

@@ -1,10 +1,10 @@
-"""neuraloperator's IntegralTransform, the kernel network included.
+"""neuraloperator's IntegralTransform, including the kernel network.
 
-Every side computes the same from the points p [N, d], the features f and the network's parameters:
+All sides compute from the points p [N, d], the features f and the network's parameters:
 m_i = sum over edges of k_e * f_j with k_e = V relu(U [p_j, p_i] + b_u) + b_v, starting from the
-concatenation of both ends' points, and the gradients for f, U, b_u, V, b_v; the points are data.
+concatenated points of both ends, and the gradients of f, U, b_u, V, b_v; the points are data.
 pyops: the first layer in NumPy, then kernel_conv. neuraloperator: its class with LinearChannelMLP,
-and the reduction that it falls back to without torch_scatter, which has no wheel.
+and the reduction that it uses without torch_scatter, which has no wheel.
 """
 
 from functools import cache
@@ -71,7 +71,7 @@ def in_pyops(case, graph):
 
 
 class Transform:
-    """The first layer in NumPy and the rest in kernel_conv, with the phases of an operator."""
+    """First layer in NumPy and the rest in kernel_conv, with the interface of an operator."""
 
     def __init__(self, graph):
         from pyops import kernel_conv
@@ -116,7 +116,7 @@ class Transform:
 
 
 def multiply_adds(case):
-    """kernel_conv's, and the first layer's over 2 d coordinates: 1, then 1, then 2 products."""
+    """Count kernel_conv's, plus the first layer's over 2 d coordinates: 1, 1 and 2 products."""
     layer = case.edges * case.hidden * 2 * case.dims
     rest = kernel_conv.multiply_adds(case)
     layers = {"forward": 1, "backward": 1, "double_backward": 2}

@@ -1,4 +1,4 @@
-"""gno_conv with the last hidden layer given, for matrices or a diagonal kernel."""
+"""gno_conv with a given last hidden layer, for matrix or diagonal kernels."""
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def in_pyops(case, graph):
 
 
 def multiply_adds(case):
-    """As for gno_conv without the hidden layer; a diagonal kernel has one output for each input."""
+    """Count as for gno_conv, without the hidden layer; a diagonal kernel has one output per input."""
     entry, node = case.edges * case.width, case.nodes * case.width * case.out_features
     hidden, bias = case.hidden, 1
     return {

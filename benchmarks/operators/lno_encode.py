@@ -35,6 +35,6 @@ def in_pyops(case, graph):
 
 
 def multiply_adds(case):
-    """Products of all samples with the exponentials, those weighted by t and by t squared."""
+    """Count products of all samples with the exponentials, also weighted by t and by t squared."""
     product = case.samples * case.nodes * case.hidden
     return {"forward": product, "backward": 2 * product, "double_backward": 5 * product}

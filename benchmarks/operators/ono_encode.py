@@ -30,7 +30,7 @@ def in_pyops(case, graph):
 
 
 def multiply_adds(case):
-    """Beside those by the basis, products of all samples with Q, its gradient or its tangent."""
+    """Count products of all samples with Q, its gradient or tangent, plus those of the basis."""
     points, modes = shape(case)
     product, basis = case.samples * points * modes, orthonormalize.multiply_adds(case)
     uses = {"forward": 1, "backward": 2, "double_backward": 5}

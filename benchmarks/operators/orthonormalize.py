@@ -1,4 +1,4 @@
-"""Q of B = Q R, the diagonal of R positive; the basis has as many rows as the case has nodes."""
+"""Q of B = Q R with positive diagonal of R; the basis has as many rows as the case has nodes."""
 
 from benchmarks.problem import normal
 
@@ -36,7 +36,7 @@ def in_pyops(case, graph):
 
 
 def multiply_adds(case):
-    """Gram-Schmidt twice in each phase; then products with matrices of all modes."""
+    """Count two Gram-Schmidt passes in each phase, then products with matrices of all modes."""
     rows, modes = shape(case)
     product = rows * modes**2
     return {"forward": 2 * product, "backward": 4 * product, "double_backward": 11 * product}

@@ -1,4 +1,4 @@
-"""Sines under the envelope of DimeNet."""
+"""Sines times the envelope of DimeNet."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Softmax over the edges into each node."""
+"""Softmax over the incoming edges of each node."""
 
 from benchmarks.problem import normal
 
@@ -49,6 +49,6 @@ def multiply_adds(case):
 
 
 def elements_moved(case):
-    """Logits read and alpha written; also gy; also the cotangent, and two more written."""
+    """Count logits read and alpha written; also gy; also the cotangent, and two more written."""
     one = case.edges * case.heads
     return {"forward": 2 * one, "backward": 3 * one, "double_backward": 5 * one}

@@ -1,4 +1,4 @@
-"""Spherical Bessel functions under the envelope of DimeNet, by the closed forms' recurrence."""
+"""Spherical Bessel functions times the envelope of DimeNet, by the recurrence of closed forms."""
 
 import functools
 import itertools
@@ -11,7 +11,7 @@ SPHERICAL, RADIAL = 7, 6
 
 
 def inputs(case, rng):
-    """Distances at which the recurrence of the peers is still right in float32."""
+    """Return distances at which the recurrence of the peers is accurate in float32."""
     return {"distances": rng.uniform(0.6, 0.95, case.samples * case.nodes).astype(case.dtype)}
 
 
@@ -21,7 +21,7 @@ def output_shape(case):
 
 @functools.cache
 def _zeros():
-    """Zeros and norms, by bisection between those of the degree below."""
+    """Return zeros and norms, by bisection between the zeros of the degree below."""
     from scipy.optimize import brentq
     from scipy.special import spherical_jn
 

@@ -16,7 +16,7 @@ def output_shape(case):
 
 
 def _columns(x, y, z):
-    """By recursion over m, then over l, normalised on the way."""
+    """Return the harmonics by recurrence over m, then l, normalised on the way."""
     columns = {}
     diagonal, cosine, sine = math.sqrt(1 / (4 * math.pi)), x**0, 0 * x
     for m in range(DEGREE + 1):

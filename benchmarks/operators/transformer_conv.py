@@ -1,4 +1,4 @@
-"""Dot-product attention over the neighbours with several heads, as in TransformerConv."""
+"""Multi-head dot-product attention over neighbours, as in TransformerConv."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def unpack(case, query, key, value):
 
 
 def in_torch(graph, query, key, value):
-    """As PyTorch Geometric's TransformerConv: gather, scatter softmax, scatter-add."""
+    """Evaluate like PyTorch Geometric's TransformerConv: gather, scatter softmax, scatter-add."""
     import torch
 
     nodes, heads, width = query.shape
@@ -73,6 +73,6 @@ def multiply_adds(case):
 
 
 def elements_gathered(case):
-    """Keys and values; these, queries and gradients; all of them and their tangents."""
+    """Count keys and values; these, queries and gradients; all of them and their tangents."""
     edge = case.edges * case.heads * case.width
     return {"forward": 2 * edge, "backward": 4 * edge, "double_backward": 7 * edge}

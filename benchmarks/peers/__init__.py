@@ -1,9 +1,9 @@
-"""One file a library: how it runs an operator's phases, and how its arrays come back to NumPy.
+"""One file per library: how it runs an operator's phases, and how to convert its arrays to NumPy.
 
 A peer has `COMPILED` (its first call compiles), `versions()`, `set_threads(n)`, `load(operator,
-problem)`, which gives one function a phase, and `arrays(operator, case, results)`, which gives what
-they return as NumPy arrays: y, the gradients in the order of the inputs, their gradients likewise,
-and that of gy.
+problem)`, which returns one function per phase, and `arrays(operator, case, results)`, which
+returns the results as NumPy arrays: y, the gradients in the order of the inputs, their gradients
+likewise, and that of gy.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""DGL 1.1.3: its sparse kernels, driven as torch eager."""
+"""DGL 1.1.3: its sparse kernels, run as torch eager."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""jax.jit over the formula, its vjp, and the vjp of that."""
+"""jax.jit of the formula, its VJP, and the VJP of that."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ def versions():
 
 
 def set_threads(count):
-    """XLA sizes its pool by the process's affinity and XLA_FLAGS, both set before this process."""
+    """Do nothing: XLA sizes its pool by affinity and XLA_FLAGS, both set before this process."""
 
 
 def load(module, problem, wait=jax.block_until_ready):

@@ -1,4 +1,4 @@
-"""neuraloperator: its own layers, driven as torch eager."""
+"""neuraloperator: its own layers, run as torch eager."""
 
 from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""pyops itself: the phases of an operator, called one after the other."""
+"""pyops: the phases of an operator, called in sequence."""
 
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ def set_threads(count):
 
 
 def prepare(module, problem):
-    """The operator, its inputs, their cotangents, and the options."""
+    """Return the operator, its inputs, their cotangents, and the options."""
     nodes, graph = problem.case.nodes, problem.graph
     packed = pyops.Graph(graph["src"], graph["dst"], nodes, nodes)
     operator, leading, options = module.in_pyops(
@@ -50,7 +50,7 @@ def load(module, problem):
 
 
 def alone(module, problem):
-    """Each phase by itself."""
+    """Return each phase as a separate function."""
     operator, inputs, cotangents, options = prepare(module, problem)
     gy = problem.gy
     return {

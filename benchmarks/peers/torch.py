@@ -1,4 +1,4 @@
-"""torch eager: autograd over the operator's formula, with create_graph for the second order."""
+"""torch eager: autograd of the operator's formula, with create_graph for second order."""
 
 from types import SimpleNamespace
 

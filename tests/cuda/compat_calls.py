@@ -59,7 +59,7 @@ class Case:
         return f"{self.call.__name__} {self.about}".strip()
 
     def run(self, move=lambda array: array, one=None, **others):
-        """Return the outputs of a call; `one` is an argument's name and a function to apply to it."""
+        """Return the outputs of a call; `one` is an argument's name and a function for it."""
         name, function = one or (None, move)
         way = {n: function if n == name else move for n in (*self.outs, *self.given)}
         outs = {n: way[n](np.full(s, -7, k)) for n, (s, k) in self.outs.items()}
