@@ -19,7 +19,7 @@ GATHERS = {"gather, 2 MB": 2_000_000, "gather, 20 MB": 20_000_000, "gather, 200 
 
 
 class Limits:
-    """Best rates so far: multiply-adds in flop/s; gathers, and copies in both directions, in byte/s."""
+    """Best rates so far: multiply-adds in flop/s; gathers, and copies both ways, in byte/s."""
 
     def __init__(self, threads: tuple[int, ...]):
         self.rates: dict[int, dict[str, float]] = {count: {} for count in threads}

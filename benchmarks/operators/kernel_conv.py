@@ -46,7 +46,7 @@ def in_pyops(case, graph):
 
 
 def multiply_adds(case):
-    """Count as for gno_conv, without the hidden layer; a diagonal kernel has one output per input."""
+    """Count as for gno_conv, less the hidden layer; a diagonal kernel has one output per input."""
     entry, node = case.edges * case.width, case.nodes * case.width * case.out_features
     hidden, bias = case.hidden, 1
     return {
