@@ -207,7 +207,7 @@ NO_OPERATORS = [np.sin, lambda x: x, functools.partial(pyops.exp), None, "gat", 
 NO_OPERATORS += [pyops.exp.backward, pyops.radius_graph, 1.0]
 
 
-@pytest.mark.parametrize("op", NO_OPERATORS, ids=repr)
+@pytest.mark.parametrize("op", NO_OPERATORS, ids=lambda op: type(op).__name__)
 def test_what_is_no_operator(op):
     text = "^check_gradients: op: expected an operator, with backward, jvp, double_backward, got"
     with pytest.raises(TypeError, match=text):
