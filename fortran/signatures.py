@@ -1,12 +1,11 @@
-"""Derive the Fortran interface from the declarations in pyops/ops and the compiled kernels.
+"""The Fortran of the interfaces: entry procedures, and what the templates in nodes/ derive.
 
-Imports nothing of pyops: the declarations are read as text, the signatures of kernels from the
-generated sources.
+The declarations in pyops/ops are read as text, nothing of pyops is imported but its schema.
 """
 
 from __future__ import annotations
 
-import ast
+import inspect
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -14,10 +13,61 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-OPS = Path(__file__).parents[1] / "pyops" / "ops"
+import _schema
+from _schema import INDEX_ARRAYS, Signature, Size
+
+OPS = Path(__file__).resolve().parents[1] / "pyops" / "ops"
 PHASES = "forward", "backward", "double_backward", "by_sample"
 GRAPH_SIZES = "num_src", "num_dst", "num_edges", "num_entries"
-_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|(id|in|out)_entries|id_offsets|in_order")
+TYPES = {"int64": "integer(c_int64_t)", "int32": "integer(c_int32_t)", "float64": "real(c_double)"}
+REALS = {"r4": "real(c_float)", "r8": "real(c_double)"}
+
+
+def attributes(argument: _schema.Argument) -> str:
+    return "value" if argument.intent == "value" else f"intent({argument.intent})"
+
+
+def entry(name: str, target: bool = False) -> str:
+    """Return the head and the arguments' declarations of an entry procedure of a kernel.
+
+    `name` is that of the operator followed by the phase. Outputs are targets if `target`.
+    """
+    operator, phase = _split(name)
+    procedure = _schema.interfaces(operator, OPS)[phase]
+    groups: dict[str, list[str]] = {}
+    for a in procedure.arguments:
+        is_target = a.is_array and (target or a.intent == "in")
+        kind = f"{TYPES.get(a.type, 'real(wp)')}, {attributes(a)}{', target' * is_target}"
+        extents = f"({', '.join(a.extents)})" if a.is_array else ""
+        groups.setdefault(kind, []).append(a.name + extents)
+    found = [f"subroutine {name}( &", f"      {lines(procedure.names, ' ' * 6)}) &"]
+    found += [f'      bind(c, name="pyops_{name}")']
+    # Sizes that are extents would be optional in Python, and come last.
+    extents = " ".join(extent for a in procedure.arguments for extent in a.extents)
+    sizes = [name for name in procedure.names if name in words(extents)]
+    found.append("    !f2py threadsafe")
+    if sizes:
+        found.append(f"    !f2py required :: {', '.join(sizes)}")
+    found += [f"    {kind} :: &\n      {lines(names, ' ' * 6)}" for kind, names in groups.items()]
+    return "\n".join(found)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Split the name of a procedure into operator and phase."""
+    operators = (path.stem for path in OPS.glob("*.py"))
+    operator = max((o for o in operators if name.startswith(f"{o}_")), key=len)
+    return operator, name.removeprefix(f"{operator}_")
+
+
+def bits(operator: str) -> str:
+    """Return the constants of the bits that stand for an operator's arrays.
+
+    `wanted`, `given` and `present` have a bit for each input, and `wanted` one for gy.
+    """
+    names = list(Signature.read(OPS / f"{operator}.py").inputs)
+    values = [f"{name}_bit = {place}" for place, name in enumerate([*names, "gy"])]
+    values.append(f"input_bits = {2 ** len(names) - 1}")
+    return f"integer, parameter :: {lines(values, ' ' * 4)}"
 
 
 @dataclass(frozen=True)
@@ -31,7 +81,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Procedure:
-    """A procedure with bind(c)."""
+    """A procedure with bind(c) for one precision."""
 
     name: str
     binding: str
@@ -42,43 +92,30 @@ class Procedure:
         return [argument.name for argument in self.arguments]
 
 
-def _split(text: str) -> list[str]:
-    """Splits at the commas outside parentheses."""
-    return [
-        part.strip() for part in re.findall(r"(?:[^,()]|\([^()]*(?:\([^()]*\)[^()]*)*\))+", text)
-    ]
+def procedures(operator: str) -> dict[tuple[str, str], Procedure]:
+    """Return the procedures of a kernel by phase and precision."""
+    return {
+        (phase, v): Procedure(
+            f"{found.name}_{v}",
+            f"pyops_{found.name}_{v}",
+            tuple(
+                Argument(a.name, TYPES.get(a.type, REALS[v]), attributes(a), a.is_array)
+                for a in found.arguments
+            ),
+        )
+        for v in REALS
+        for phase, found in _schema.interfaces(operator, OPS).items()
+    }
 
 
-def procedures(path: str) -> dict[str, Procedure]:
-    """Reads the procedures with a binding name, for both kinds, of a source expanded for real32."""
-    text = re.sub(r"&\s*\n\s*&?", " ", Path(path).read_text())
-    other = text.replace("c_float", "c_double").replace('_r4"', '_r8"')
-    return _bound(text, "r4") | _bound(other, "r8")
+def phases(operator: str) -> list[str]:
+    return [*_schema.interfaces(operator, OPS)]
 
 
-def _bound(text: str, precision: str) -> dict[str, Procedure]:
-    found = {}
-    head = re.compile(
-        r"^ *(?:pure )?subroutine (\w+)\(([^)]*)\)"
-        r"\s*bind\(c,\s*name=\"(\w+)\"\)(.*?)end subroutine",
-        re.DOTALL | re.MULTILINE,
-    )
-    for match in head.finditer(text):
-        name, arguments, binding, body = match.groups()
-        declared = {}
-        for line in body.split("\n"):
-            kind, colons, names = line.partition("::")
-            if not colons or not re.search(r"\b(value|intent)\b", kind):
-                continue
-            type_, *attributes = _split(kind)
-            attributes = [a for a in attributes if a == "value" or a.startswith("intent")]
-            for item in _split(names.partition("!")[0]):
-                plain = item.partition("(")[0].strip()
-                declared[plain] = Argument(plain, type_, ", ".join(attributes), "(" in item)
-        order = [argument.strip() for argument in arguments.split(",")]
-        name = f"{name}_{precision}"
-        found[name] = Procedure(name, binding, tuple(declared[a] for a in order))
-    return found
+def procedure(name: str, v: str) -> Procedure:
+    """Return one procedure of a kernel."""
+    operator, phase = _split(name)
+    return procedures(operator)[phase, v]
 
 
 @dataclass(frozen=True)
@@ -103,13 +140,20 @@ class Option:
     most: int = 2**31 - 1
 
 
-def _matrix(shape: str) -> tuple[str, str]:
-    """Returns the rows and columns in Fortran of a NumPy array."""
-    axes = [axis.strip() for axis in shape.split(",")]
-    if len(axes) == 1:
-        return axes[0], "1"
-    rest = axes[1:]
-    return (rest[0] if len(rest) == 1 else "*".join(f"({a})" for a in reversed(rest))), axes[0]
+def _matrix(shape: Sequence[Size]) -> tuple[str, str]:
+    """Return the rows and columns in Fortran of a NumPy array."""
+    first, *rest = (size.text for size in shape)
+    if not rest:
+        return first, "1"
+    return (rest[0] if len(rest) == 1 else "*".join(f"({a})" for a in reversed(rest))), first
+
+
+def _option(option: _schema.Option) -> Option:
+    kinds = {int: "size", bool: "flag", float: "number", str: "choice"}
+    choices = option.choices if option.kind is str else ()
+    default = None if option.default is inspect.Parameter.empty else option.default
+    bounds = option.bounds
+    return Option(option.name, kinds[option.kind], default, choices, bounds.least, bounds.most)
 
 
 def words(text: str) -> list[str]:
@@ -119,72 +163,29 @@ def words(text: str) -> list[str]:
 class Operator:
     """Operator with its inputs, options and kernels, as the templates in nodes/ use it."""
 
-    def __init__(self, name: str, kernels: str) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        tree = ast.parse((OPS / f"{name}.py").read_text())
-        (function,) = (
-            n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name
-        )
-        keywords = {
-            k.arg: ast.literal_eval(k.value)
-            for d in function.decorator_list
-            if isinstance(d, ast.Call)
-            for k in d.keywords
-        }
-        self.where: dict[str, dict[str, str]] = keywords.get("where", {})
-        self.at_most: dict[str, str] = keywords.get("at_most", {})
-        self.by_sample: dict[str, str] = keywords.get("by_sample", {})
-        self.also: dict[str, str] = keywords.get("also", {})
-        self.one_of: tuple[str, ...] = keywords.get("one_of", ())
-        arguments = function.args
+        signature = Signature.read(OPS / f"{name}.py")
+        self.where = {k: {n: s.text for n, s in v.items()} for k, v in signature.where.items()}
+        self.at_most, self.also, self.one_of = signature.at_most, signature.also, signature.one_of
+        self.by_sample = {n: _matrix(shape) for n, shape in signature.by_sample.items()}
         # The argument by which Fortran distinguishes the precisions cannot be optional.
-        self.needed = self.one_of[:1]
-        self.has_graph = any(ast.unparse(a.annotation) == "Graph" for a in arguments.args)
-        optional = len(arguments.args) - len(arguments.defaults)
+        needed = self.one_of[:1]
+        self.has_graph = signature.has_graph
         self.inputs = [
-            self._input(a, number >= optional)
-            for number, a in enumerate(arguments.args)
-            if ast.unparse(a.annotation) != "Graph"
+            Input(
+                i.name,
+                *_matrix(i.forms[-1]),
+                i.optional and i.name not in needed,
+                len(i.forms) > 1,
+            )
+            for i in signature.inputs.values()
         ]
-        self.options = []
-        self.row_numbers: dict[str, tuple[str, str]] = {}
+        self.options = [_option(option) for option in signature.options.values()]
+        self.row_numbers = {i.name: (i.option, i.choice) for i in signature.indexed.values()}
         """Options that are row indices, which graphs store here, by the choice they belong to."""
-        for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-            text = ast.unparse(a.annotation)
-            if text.startswith("Annotated[Indices"):
-                option, choice = text.split("'")[3].split("=")
-                self.row_numbers[a.arg] = option, choice
-            else:
-                self.options.append(self._option(a, d))
-        self.output = _matrix(self._shape(function.returns))
-        known = procedures(kernels)
-        self.kernels = {
-            (p, v): known[f"{name}_{p}_{v}"]
-            for p in PHASES
-            for v in ("r4", "r8")
-            if f"{name}_{p}_{v}" in known
-        }
-
-    @staticmethod
-    def _shape(annotation: ast.expr) -> str:
-        (text,) = (n.value for n in ast.walk(annotation) if isinstance(n, ast.Constant) and n.value)
-        return text
-
-    def _input(self, argument: ast.arg, optional: bool) -> Input:
-        forms = self._shape(argument.annotation).split("|")
-        optional = optional and argument.arg not in self.needed
-        return Input(argument.arg, *_matrix(forms[-1]), optional, len(forms) > 1)
-
-    @staticmethod
-    def _option(argument: ast.arg, default: ast.expr | None) -> Option:
-        text = ast.unparse(argument.annotation)
-        value = None if default is None else ast.literal_eval(default)
-        choices = tuple(re.findall(r"'(\w+)'", text)) if text.startswith("Literal") else ()
-        bounds = re.fullmatch(r"Annotated\[int, Between\((\d+), (\d+)\)\]", text)
-        if bounds:
-            return Option(argument.arg, "size", value, (), int(bounds[1]), int(bounds[2]))
-        kinds = {"int": "size", "bool": "flag", "float": "number"}
-        return Option(argument.arg, "choice" if choices else kinds[text], value, choices)
+        self.output = _matrix(signature.output)
+        self.kernels = {k: p for k, p in procedures(name).items() if k[0] in PHASES}
 
     @property
     def phases(self) -> list[str]:
@@ -267,10 +268,6 @@ class Operator:
     def optional(self) -> int:
         """Optional inputs as bits."""
         return sum(1 << number for number, i in enumerate(self.inputs) if i.optional)
-
-    @staticmethod
-    def matrix(shape: str) -> tuple[str, str]:
-        return _matrix(shape)
 
     def expression(self, text: str, array: str = "s") -> str:
         """Replaces sizes by elements of `array`, and those of the graph by elements of g."""
@@ -387,7 +384,7 @@ class Operator:
         """Returns an actual argument of a kernel; `given` holds those that depend on the caller."""
         if name in given:
             return given[name]
-        if name in self.graph_sizes or name == "shared_edges" or _INDICES.fullmatch(name):
+        if name in self.graph_sizes or name == "shared_edges" or name in INDEX_ARRAYS:
             return f"{given['graph']}%{name}"
         if name in self.row_numbers:
             return f"{given['graph']}%{name}"

@@ -18,7 +18,7 @@ import numpy as np
 
 from . import Graph, __version__, _kernels, get_num_threads, testing
 from ._operator import OPERATORS, Operator
-from ._signature import ANY
+from ._schema import ANY
 
 _SIZES = {
     "num_src": 12,

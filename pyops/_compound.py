@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from ._arrays import Array
 from ._eager import eager
 from ._operator import OPERATORS, Operator
 from ._phase import Phase
-from ._plan import Kernel, arguments_of
-from ._signature import Signature
+from ._plan import Kernel
+from ._schema import Argument, Procedure, Signature
 
 COMPOUNDS: dict[str, Compound] = {}
 """Table of the compound operators, filled by the declarations."""
@@ -106,23 +107,29 @@ class CompoundPhase(Phase):
     def _compiled(self) -> dict[str, Kernel]:
         return {variant: self._kernel(variant) for variant in ("r4", "r8")}
 
+    def _interface(self) -> Procedure:
+        """Return the arguments of all parts, once each."""
+        taken = {
+            _renamed(y).get(a.name, a.name): a
+            for y, part in self._parts.items()
+            for a in part.interface.arguments
+        }
+        taken["wanted"] = Argument("wanted", "int32", "value")
+        status = taken.pop("status")
+        arguments = (replace(a, name=name) for name, a in taken.items())
+        return Procedure(self.signature.name, self.kernel, (*arguments, status))
+
     def _kernel(self, variant: str) -> Kernel:
         kernels = {part: part._variants[variant] for part in self.parts}
-        taken = {
-            _renamed(y).get(name, name)
-            for y, part in self._parts.items()
-            for name in arguments_of(kernels[part])
-        }
-        names = sorted(taken | {"accumulate", "wanted"})
+        names = self._interface().parameters
 
         def kernel(*values: Any) -> int:
             for part, own in self.shares(dict(zip(names, values, strict=True))):
-                status = kernels[part](*(own[name] for name in arguments_of(kernels[part])))
+                status = kernels[part](*(own[name] for name in part.interface.parameters))
                 if status:
                     return status
             return 0
 
-        kernel.__doc__ = f"status = kernel({','.join(names)})"
         return kernel
 
 

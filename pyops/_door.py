@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ._arguments import by_position
 from ._compound import Compound
 from ._operator import Operator
-from ._signature import show_shape
+from ._schema import show_shape
 
 Found = TypeVar("Found")
 CONSTANT = "Here alpha is a constant: no derivative passes through what ``return_attention`` gives."

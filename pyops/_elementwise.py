@@ -25,7 +25,8 @@ from ._broadcast import (
 from ._functions import CODES, FUNCTIONS, Function
 from ._operator import Operator
 from ._phase import Phase
-from ._plan import Kernel, Plan, arguments_of, check_arrays
+from ._plan import Kernel, Plan, check_arrays
+from ._schema import Procedure, elementwise
 
 ROOM = "elementwise"
 OPERATIONS = {"sum": 1, "max": 2, "min": 3}
@@ -35,6 +36,7 @@ ARRAYS = {
     "double_backward": ("x1", "x2", "gy", "hx1", "hx2", "dx1", "dx2", "dgy"),
 }
 RESULTS = "y", "gx1", "gx2", "dx1", "dx2", "dgy"
+INTERFACES = elementwise()
 READ_AS = dict(zip("xyghk", ARRAYS["double_backward"], strict=False))
 
 
@@ -87,7 +89,7 @@ def plan_call(
     }
     kernel = variants[VARIANTS[dtype.char]]
     names = [*constants, "threads", "accumulate", *operands, *results]
-    slots = [name if name in names else "nothing" for name in arguments_of(kernel)]
+    slots = [name if name in names else "nothing" for name in INTERFACES[phase].parameters]
     return Plan(
         kernel,
         dtype,
@@ -124,6 +126,9 @@ class BroadcastPhase(Phase):
     def __init__(self, operator: Operator, name: str) -> None:
         super().__init__(operator.signature, operator.name, name, ROOM)
         self.function = operator.name
+
+    def _interface(self) -> Procedure:
+        return INTERFACES[self.kernel]
 
     @property
     def arrays(self) -> list[str]:

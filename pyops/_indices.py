@@ -14,7 +14,7 @@ from ._arrays import NOT_NUMBERS, kind_of, on_device
 from ._threads import team
 
 if TYPE_CHECKING:
-    from ._signature import Indexed
+    from ._schema import Indexed
 
 Indices: TypeAlias = npt.NDArray[np.integer[Any]]
 LARGEST = 2**31 - 2

@@ -11,7 +11,7 @@ import numpy as np
 from ._arrays import Array, kind_of, on_device
 from ._eager import eager
 from ._phase import Phase
-from ._signature import Signature
+from ._schema import Signature
 from .graph import Graph
 
 _PLAIN = np.ndarray, Graph, type(None)
@@ -29,7 +29,7 @@ class Operator:
     table: ClassVar[dict[str, Any]] = OPERATORS
 
     def __init__(self, function: Callable[..., Any], **sizes: Any) -> None:
-        self.signature = Signature(function, **sizes)
+        self.signature = Signature.of(function, **sizes)
         self.name = self.__name__ = self.__qualname__ = function.__name__
         self.__module__ = function.__module__
         self.__signature__ = self.signature.readable()

@@ -14,7 +14,7 @@ from ._arrays import VARIANTS, Array, check_array, plain
 from ._indices import check_integers
 from ._operator import Operator
 from ._plan import Slot, solve_sizes
-from ._signature import Input, show_shape
+from ._schema import Input, show_shape
 
 _MOST = 10
 

@@ -21,7 +21,7 @@ from ._arrays import (
 from ._indices import Indices, check_rows, check_wanted
 from ._memory import new_array
 from ._plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
-from ._signature import Shape, Signature
+from ._schema import Procedure, Shape, Signature, procedures
 from ._threads import team
 from .graph import Graph
 
@@ -100,10 +100,14 @@ class Phase:
         self.room, self.kernel = room, special or ("double_backward" if second else name)
         self.kernel += "_kept" * keeping
         self._variants = self._compiled()
+        self.interface = self._interface()
         self._plans: dict[Any, Plan] = {}
 
     def _compiled(self) -> dict[str, Kernel]:
         return compiled(self.room, self.kernel)
+
+    def _interface(self) -> Procedure:
+        return procedures(self.signature)[self.kernel]
 
     def arguments(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
         """Return the arguments by position; those given by name are removed from the options."""
@@ -275,6 +279,7 @@ class Phase:
             self.signature,
             self.caller,
             self._variants,
+            self.interface,
             graph,
             self.slots,
             arrays,

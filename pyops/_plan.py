@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -12,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from ._arrays import VARIANTS, check_array, check_number, check_size
-from ._signature import ANY, Option, Shape, Signature, Size, show_shape
+from ._schema import ANY, INDEX_ARRAYS, Option, Procedure, Shape, Signature, Size, show_shape
 from .graph import Graph
 
 Kernel = Callable[..., int]
-_INDICES = re.compile(r"(in|out)_(offsets|nodes|edges)|(id|in|out)_entries|id_offsets|in_order")
 
 
 @dataclass(frozen=True)
@@ -68,6 +65,7 @@ def make_plan(
     signature: Signature,
     caller: str,
     variants: Mapping[str, Kernel],
+    interface: Procedure,
     graph: Graph | None,
     slots: Sequence[Slot],
     arrays: Sequence[Any],
@@ -94,8 +92,8 @@ def make_plan(
     shapes = {name: tuple(size.value(known) for size in axes[name]) for name in axes}
 
     kernel = variants[VARIANTS[dtype.char]]
-    arguments = arguments_of(kernel)
-    indices = [name for name in arguments if _INDICES.fullmatch(name)]
+    arguments = interface.parameters
+    indices = [name for name in arguments if name in INDEX_ARRAYS]
     missing = {f"no {name}" for name, array in named.items() if array is None}
     missing |= {"", *([] if known.get("shared_edges") else ["no shared"])}
     unread = tuple(s for case, some in signature.unread.items() if case in missing for s in some)
@@ -152,13 +150,6 @@ def solved_shapes(
 
 def _places(names: Sequence[str], declared: Mapping[str, Shape], chosen: Container[Shape]) -> Any:
     return tuple(i for i, name in enumerate(names) if declared[name] in chosen)
-
-
-@functools.cache
-def arguments_of(kernel: Kernel) -> tuple[str, ...]:
-    """Return the argument names of a compiled procedure, in the order of the wrapper."""
-    call = str(kernel.__doc__).partition("\n")[0]
-    return tuple(re.findall(r"\w+", call.partition("(")[2]))
 
 
 def _bits(flags: Sequence[bool]) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from ._arrays import Array
 from ._compound import Compound
-from ._signature import Between
+from ._schema import Between
 from .ops.radial_basis import radial_basis
 from .ops.spherical_basis import spherical_basis
 

@@ -17,7 +17,7 @@ from ._arrays import Array
 from ._eager import eager
 from ._operator import OPERATORS, Operator
 from ._partial import Partial, words_of
-from ._signature import Signature, show_shape
+from ._schema import Signature, show_shape
 
 
 def _describe(op: Operator, name: str) -> str:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pyops.__main__
-from pyops import _functions
+from pyops import _functions, _schema
 
 from .fault_sites import KERNELS, OPERATORS
 
@@ -22,7 +22,7 @@ COMPILERS = {
 }
 
 # fypp, which knows no packages, also reads the tables of the tests.
-sys.modules["_functions"] = _functions
+sys.modules |= {"_functions": _functions, "_schema": _schema}
 sys.path[:0] = [str(FORTRAN), str(ROOT / "tests" / "fortran")]
 cases = importlib.import_module("cases")
 del sys.path[:2]
@@ -56,13 +56,10 @@ class Sources:
         lists = (words("fortran/meson.build", name) for name in ("foundation", "compounds"))
         foundation, compounds = lists
         self.names = [*foundation, *self.operators, *compounds, "face"]
-        self.kernels = folder / "kernels"
-        self.kernels.mkdir()
-        for name in [*self.operators, "product"]:
-            self.expand_kernel(name, "r4", self.kernels)
         for name in self.names:
-            kernels = self.kernels / f"{'product' if name == 'matmul' else name}_r4.f90"
-            self.expand(FORTRAN / "nodes" / f"{name}.fypp", folder / f"{name}.f90", KERNELS=kernels)
+            own = FORTRAN / "nodes" / f"{name}.fypp"
+            template = own if own.exists() else own.with_name("declared.fypp")
+            self.expand(template, folder / f"{name}.f90", OPERATOR=name)
 
     def whole(self):
         """Return all sources of the library in order of dependency."""

@@ -17,7 +17,6 @@ from threadpoolctl import ThreadpoolController
 
 import pyops
 from pyops._operator import OPERATORS
-from pyops._plan import arguments_of
 
 from .kernels import replaced
 
@@ -42,7 +41,7 @@ COVERED = [
     if any(hasattr(library, f"pyops_{room}_forward_r4") for library in BUILT.values())
 ]
 THREADS = ThreadpoolController()
-TYPES = {"long": ctypes.c_int64, "int": ctypes.c_int32, "float": ctypes.c_double}
+TYPES = {"int64": ctypes.c_int64, "int32": ctypes.c_int32, "float64": ctypes.c_double}
 
 
 class Memory(NamedTuple):
@@ -101,12 +100,11 @@ def there(on, array):
 class Kernel:
     """Stand-in for an f2py wrapper that runs a device kernel on copies of the arrays."""
 
-    def __init__(self, wrapper, function, order, memory):
-        self.__doc__ = wrapper.__doc__
+    def __init__(self, compiled, function, order, memory):
         self.function, self.order, self.memory = function, order, memory
-        self.names = arguments_of(wrapper)
-        lines = re.findall(r"^(\w+) : (?:input|in/output) (\w+)", wrapper.__doc__, re.MULTILINE)
-        self.types = {name: TYPES.get(kind) for name, kind in lines}
+        self.names = compiled.interface.parameters
+        arguments = compiled.interface.arguments
+        self.types = {a.name: None if a.is_array else TYPES[a.type] for a in arguments}
 
     def __call__(self, *values):
         given = dict(zip(self.names, values, strict=True))
@@ -142,20 +140,14 @@ def prototypes():
     return {name: re.findall(r"(\w+)(?:\[[^,]*)?(?:,|$)", arguments) for name, arguments in found}
 
 
-def symbol(wrapper):
-    """Return the C name of the procedure behind an f2py wrapper."""
-    kind = "r4" if "array('f')" in wrapper.__doc__ else "r8"
-    return f"pyops_{wrapper.__doc__.partition('(')[0].split()[-1]}_{kind}"
-
-
 @contextmanager
 def through(flavour, op):
     """Run the operator with the kernels of a library."""
     on = memory(flavour)
 
-    def stand_in(wrapper):
-        name = symbol(wrapper)
-        return Kernel(wrapper, getattr(BUILT[flavour], name, None), prototypes()[name], on)
+    def stand_in(compiled):
+        name = compiled.symbol
+        return Kernel(compiled, getattr(BUILT[flavour], name, None), prototypes()[name], on)
 
     unread, op.signature.unread = op.signature.unread, {}  # device kernels read every input
     threads = 4 if flavour == "threads" else 1

@@ -59,7 +59,7 @@ def expanded(sources, variant, *names):
     """Generate the test programs of all operators, in a variant."""
     for name in names:
         target = sources.folder / f"{name}_{variant}.f90"
-        sources.expand(PROGRAMS / f"{name}.fypp", target, VARIANT=variant, KERNELS=sources.kernels)
+        sources.expand(PROGRAMS / f"{name}.fypp", target, VARIANT=variant)
         yield target
 
 

@@ -17,7 +17,7 @@ from pyops import Graph, blocks
 from . import broadcasts
 from .cases import OPERATORS, VARIANTS
 from .compare import assert_same
-from .device_libraries import Kernel, header, prototypes, symbol
+from .device_libraries import Kernel, header, prototypes
 from .kernels import replaced
 
 LIBRARY = ctypes.CDLL(str(pyops.__main__.library()))
@@ -90,9 +90,9 @@ class Nulls:
 class Bare(Kernel):
     """Procedure of the library called with NULL for all optional arguments."""
 
-    def __init__(self, wrapper, nulls):
-        name = symbol(wrapper)
-        super().__init__(wrapper, getattr(LIBRARY, name), prototypes()[name], None)
+    def __init__(self, compiled, nulls):
+        name = compiled.symbol
+        super().__init__(compiled, getattr(LIBRARY, name), prototypes()[name], None)
         self.name, self.nulls = name, nulls
 
     def address(self, name, given):
@@ -167,7 +167,7 @@ def test_null(name):
         problem = replace(case, graph=graph).problem().map(dtype)
         for run in calls(problem):
             expected = arrays(run())
-            with replaced(problem.op, lambda wrapper: Bare(wrapper, nulls)):
+            with replaced(problem.op, lambda compiled: Bare(compiled, nulls)):
                 assert_same(arrays(run()), expected)
     check_all_met(nulls)
 
@@ -183,7 +183,7 @@ def test_null_without_elements(name, none):
         problem = case.problem(EMPTY[none]).map(dtype)
         for run in calls(problem):
             expected = arrays(run())
-            with replaced(problem.op, lambda wrapper: Hollow(wrapper, Nulls(name))):
+            with replaced(problem.op, lambda compiled: Hollow(compiled, Nulls(name))):
                 assert_same(arrays(run()), expected)
 
 
@@ -200,7 +200,7 @@ def test_null_of_elementwise():
             runs += [partial(run, wanted=some) for some in subsets([*inputs, "gy"])]
         for run in runs:
             expected = run()
-            with replaced(problem.op, lambda wrapper: Bare(wrapper, nulls)):
+            with replaced(problem.op, lambda compiled: Bare(compiled, nulls)):
                 assert_same(run(), expected)
     check_all_met(nulls)
 

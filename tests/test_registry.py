@@ -1,6 +1,8 @@
 """Each operator has one name, which is present in every folder."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pyops
 from pyops import _kernels
 from pyops._compound import COMPOUNDS
 from pyops._operator import OPERATORS, Operator
+from pyops._schema import Signature, interfaces, procedures
 
 from . import fault_sites
 
@@ -26,7 +29,6 @@ SHARED = FACE | fault_sites.KERNELS.keys() - NAMES
 PUBLIC = [op for op in vars(pyops).values() if isinstance(op, Operator)]
 DIRECTORIES = {
     "kernels": lambda: fault_sites.KERNELS.keys() & NAMES,
-    "nodes": lambda: stems("fortran/nodes", "fypp") & NAMES,
     "compiled": lambda: set(re.findall(r"\bpyops_(\w+)_r[48]\b", " ".join(dir(_kernels)))) - SHARED,
     "declarations": lambda: stems("pyops/ops", "py") - {"__init__"},
     "table": lambda: {op.room for op in OPERATORS.values()},
@@ -59,10 +61,33 @@ def test_compounds_are_made_of_operators(name):
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-@pytest.mark.parametrize("phase", ["forward", "backward", "double_backward"])
 @pytest.mark.parametrize("variant", ["r4", "r8"])
-def test_compiled_phases(name, phase, variant):
-    assert hasattr(getattr(_kernels, f"pyops_{name}_{variant}"), f"{name}_{phase}")
+def test_compiled_procedures(name, variant):
+    """Those of an operator, and their arguments, are those of its schema."""
+    compiled = getattr(_kernels, f"pyops_{name}_{variant}")
+    found = [procedure for procedure in dir(compiled) if not procedure.startswith("_")]
+    taken = {}
+    for procedure in found:
+        call, _, _ = getattr(compiled, procedure).__doc__.partition("\n")
+        taken[procedure] = tuple(re.findall(r"\w+", call.partition("(")[2]))
+    declared = interfaces(name, ROOT / "pyops" / "ops").values()
+    assert taken == {p.name: p.parameters for p in declared}
+
+
+def test_the_schema_imports_nothing_of_pyops():
+    code = "import _schema, sys; assert 'pyops' not in sys.modules and 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT / "pyops", check=True)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES - {"elementwise"}))
+def test_declarations_read_the_same(name):
+    """The build reads the source of a declaration, Python its annotations."""
+    built, imported = (
+        Signature.read(ROOT / "pyops" / "ops" / f"{name}.py"),
+        OPERATORS[name].signature,
+    )
+    assert procedures(built) == procedures(imported)
+    assert built.readable() == imported.readable()
 
 
 def test_faults_are_drawn_from_every_template():

@@ -1,10 +1,13 @@
-"""Read the declarations of operators in pyops/ops without importing them."""
+"""What the declarations in pyops/ops say about arguments, with the texts of their docstrings."""
 
 import ast
 import re
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from _schema import Shape, Signature
 
 
 @dataclass
@@ -14,9 +17,11 @@ class Declaration:
     name: str
     inputs: dict[str, str] = field(default_factory=dict)
     """Shapes by name; alternative forms are separated by |."""
-    options: dict[str, str] = field(default_factory=dict)
+    options: list[str] = field(default_factory=list)
     choices: dict[str, list[str]] = field(default_factory=dict)
     output: str = ""
+    further: dict[str, str] = field(default_factory=dict)
+    """Shapes of what some procedures return beside or instead of the output."""
     optional: set[str] = field(default_factory=set)
     """Inputs, and options that are arrays, that may be absent."""
     where: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -76,25 +81,36 @@ def read_declaration(folder: Path, name: str, blocks: dict[str, str]) -> Declara
     if not file.is_file():
         return None
     declaration = Declaration(name)
-    for node in ast.parse(file.read_text()).body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            declaration.output = literal_text(node.returns)
-            for argument in [*node.args.posonlyargs, *node.args.args]:
-                if shape := literal_text(argument.annotation):
-                    declaration.inputs[argument.arg] = shape
-            for argument in node.args.kwonlyargs:
-                declaration.options[argument.arg] = ast.unparse(argument.annotation)
-                if (kind := argument.annotation) and ast.unparse(kind).startswith("Literal["):
-                    declaration.choices[argument.arg] = literals(kind)
-            for argument in [*node.args.args, *node.args.kwonlyargs]:
-                if argument.annotation and ast.unparse(argument.annotation).endswith("| None"):
-                    declaration.optional.add(argument.arg)
-            for keyword in (k for d in node.decorator_list for k in getattr(d, "keywords", ())):
-                if keyword.arg == "where":
-                    declaration.where = ast.literal_eval(keyword.value)
-            for argument, text in parameters(ast.get_docstring(node) or "").items():
-                declaration.meanings[argument] = spell_out(text, blocks).replace("``", "")
+    if name == "elementwise":
+        return declaration
+    signature = Signature.read(file)
+    declaration.inputs = {i.name: text_of(i.forms) for i in signature.inputs.values()}
+    declaration.output = text_of([signature.output])
+    further = {"alpha": signature.attention, "kept": signature.keeps}
+    declaration.further = {name: text_of([s]) for name, s in further.items() if s}
+    declaration.options = [*signature.options, *signature.indexed]
+    declaration.choices = {
+        o.name: [*o.choices] for o in signature.options.values() if o.kind is str
+    }
+    declaration.optional = {i.name for i in signature.inputs.values() if i.optional}
+    declaration.optional |= signature.indexed.keys()
+    declaration.where = {
+        key: {name: size.text for name, size in sizes.items()}
+        for key, sizes in signature.where.items()
+    }
+    for argument, text in parameters(docstring(file)).items():
+        declaration.meanings[argument] = spell_out(text, blocks).replace("``", "")
     return declaration
+
+
+def text_of(forms: Iterable[Shape]) -> str:
+    return "|".join(", ".join(size.text for size in shape) for shape in forms)
+
+
+def docstring(file: Path) -> str:
+    """Return the docstring of the function that a file is named for."""
+    functions = (n for n in ast.parse(file.read_text()).body if isinstance(n, ast.FunctionDef))
+    return next(ast.get_docstring(f) or "" for f in functions if f.name == file.stem)
 
 
 def spell_out(text: str, blocks: dict[str, str]) -> str:
@@ -127,15 +143,6 @@ def read_blocks(file: Path) -> dict[str, str]:
             ]
             found[node.name] = f"{' '.join(order[1].split())} Parts: {'; '.join(lines)}"
     return found
-
-
-def literals(annotation: ast.expr | None) -> list[str]:
-    found = ast.walk(annotation) if annotation else ()
-    return [n.value for n in found if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-
-
-def literal_text(annotation: ast.expr | None) -> str:
-    return (literals(annotation) or [""])[0]
 
 
 def parameters(doc: str) -> dict[str, str]:

@@ -1,7 +1,14 @@
-"""Read the procedures that a generated source binds to C, as prototypes."""
+"""Prototypes of the procedures that are bound to C.
+
+Those of operators follow from the schema; those of modules without one are read from the source.
+"""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import _schema
 
 TYPES = {
     "integer(c_int64_t)": "int64_t",
@@ -70,10 +77,32 @@ class Procedure:
         return "\n".join(line.rstrip() for line in lines)
 
 
+def declared_procedures(name: str, declarations: Path, source: str) -> Iterator[Procedure]:
+    """Yield the procedures of an operator, with the documentation of its module."""
+    module = module_documentation(join_lines(source))
+    kinds = {"int32": "int32_t", "int64": "int64_t", "float64": "double"}
+    for suffix, real in (("r4", "float"), ("r8", "double")):
+        for phase, procedure in _schema.interfaces(name, declarations).items():
+            arguments = [
+                Argument(
+                    a.name,
+                    kinds.get(a.type, real),
+                    written=a.intent in ("inout", "out"),
+                    by_value=a.intent == "value",
+                )
+                for a in procedure.arguments
+            ]
+            yield Procedure(f"pyops_{name}_{phase}_{suffix}", "void", arguments, module=module)
+
+
+def module_documentation(lines: list[str]) -> str:
+    head = next((n for n, line in enumerate(lines) if line.startswith("module ")), 0)
+    return " ".join(" ".join(documentation(lines[head + 1 :])).split())
+
+
 def read_procedures(source: str) -> list[Procedure]:
     lines = join_lines(source)
-    head = next((n for n, line in enumerate(lines) if line.startswith("module ")), 0)
-    module = " ".join(" ".join(documentation(lines[head + 1 :])).split())
+    module = module_documentation(lines)
     heading = re.compile(
         r'(?:pure )?(subroutine|.*\bfunction) (\w+) ?\((.*?)\) ?bind\(c, ?name="(\w+)"\)'
     )

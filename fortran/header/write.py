@@ -9,8 +9,10 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "pyops"))
+from _functions import CODES, PUBLIC
 from declarations import Declaration, read_blocks, read_declaration
-from procedures import Procedure, read_procedures
+from procedures import Procedure, declared_procedures, read_procedures
 
 INTRODUCTION = """
 pyops {version}: differentiable graph and neural-operator kernels.
@@ -59,6 +61,10 @@ MEANINGS = {
     "dgy": "Gradient by gy, or the derivative of y along the h.",
     "status": "0, or more than 0 if memory was short, or PYOPS_INTERRUPTED.",
 }
+FURTHER = {
+    "alpha": "The weights of the entries along the incoming rows.",
+    "kept": "Intermediates of forward, which derivatives of the same inputs may take.",
+}
 BITS = "wanted", "given", "present", "packed"
 IDS = "id_offsets", "id_entries"
 ELEMENTWISE = {
@@ -87,6 +93,8 @@ def describe(name: str, declaration: Declaration) -> str:
     if name in own:
         shape = declaration.shape(declaration.output) if name in ("gy", "dgy") else ""
         return f"{shape} {own[name]}"
+    if name in declaration.further:
+        return f"{declaration.shape(declaration.further[name])} {FURTHER[name]}"
     if name == "y":
         return f"{declaration.shape(declaration.output)} The result."
     if stem in inputs or (declaration.name == "elementwise" and stem in own):
@@ -112,19 +120,14 @@ def bits(name: str, procedure: Procedure, declaration: Declaration) -> str:
     return ", ".join(f"{2**i} {n}" for i, n in enumerate(names))
 
 
-def room_text(room: list[Procedure], declaration: Declaration) -> str:
+def operator_text(procedures: list[Procedure], declaration: Declaration) -> str:
     """Formula and arguments of an operator, for all its procedures."""
     meanings: dict[str, list[str]] = {}
-    for procedure in room:
+    for procedure in procedures:
         for name in procedure.names:
-            text = describe(name, declaration)
-            if not text:
-                text = declaration.size(name)
-                argument = procedure.arguments[procedure.names.index(name)]
-                if not argument.by_value:
-                    text = f"{argument.shape} {procedure.doc}"
+            text = describe(name, declaration) or declaration.size(name)
             if name in IDS:
-                unused = all("shared_edges" in p.names for p in room if name in p.names)
+                unused = all("shared_edges" in p.names for p in procedures if name in p.names)
                 text += (
                     "; unused and possibly NULL if shared_edges is 0."
                     if unused
@@ -138,7 +141,7 @@ def room_text(room: list[Procedure], declaration: Declaration) -> str:
                     listed = f"{phase.rpartition('_')[0]}: {listed}"
                 if listed not in found:
                     found.append(listed)
-    lines = [*textwrap.wrap(f"{declaration.name}: {room[0].module}", 96), ""]
+    lines = [*textwrap.wrap(f"{declaration.name}: {procedures[0].module}", 96), ""]
     return "\n".join(lines + table((n, "; ".join(texts)) for n, texts in meanings.items()))
 
 
@@ -184,10 +187,7 @@ def choices(declaration: Declaration) -> list[str]:
     return found
 
 
-def functions(tables: Path) -> str:
-    sys.path.insert(0, str(tables))
-    from _functions import CODES, PUBLIC
-
+def functions() -> str:
     names = [f.name for f in PUBLIC] + ["positive", "share"]
     members = [f"PYOPS_{name.upper()} = {CODES[name]}" for name in names]
     text = comment("The elementwise functions; positive is x itself, share x / constant.")
@@ -201,7 +201,7 @@ def write_header(version: str, tables: Path, sources: list[Path]) -> str:
         f'#define PYOPS_VERSION "{version}"',
         "#define PYOPS_INTERRUPTED (-1)\n#define PYOPS_OUT_OF_BOUNDS (-2)",
         '#ifdef __cplusplus\nextern "C" {\n#endif',
-        functions(tables),
+        functions(),
     ]
     operators = tables / "ops"
     orders = read_blocks(tables / "blocks.py")
@@ -209,14 +209,14 @@ def write_header(version: str, tables: Path, sources: list[Path]) -> str:
     for source in sources:
         named.setdefault(re.sub(r"_r[48]$", "", source.stem), []).append(source)
     for name in sorted(named, key=lambda name: (operators / f"{name}.py").is_file()):
-        found = [p for source in named[name] for p in read_procedures(source.read_text())]
-        declaration = read_declaration(operators, name, orders)
-        room = [p for p in found if re.fullmatch(rf"pyops_{name}_\w+_r[48]", p.name)]
-        if declaration and room:
-            blocks += [comment(room_text(room, declaration)), *choices(declaration)]
-            blocks += [p.prototype() for p in room]
-            found = [p for p in found if p not in room]
-        blocks += [f"{comment(single_text(p))}\n{p.prototype()}" for p in found]
+        texts = [source.read_text() for source in named[name]]
+        if declaration := read_declaration(operators, name, orders):
+            found = [*declared_procedures(name, operators, texts[0])]
+            blocks += [comment(operator_text(found, declaration)), *choices(declaration)]
+            blocks += [p.prototype() for p in found]
+        else:
+            found = [p for text in texts for p in read_procedures(text)]
+            blocks += [f"{comment(single_text(p))}\n{p.prototype()}" for p in found]
     blocks.append("#ifdef __cplusplus\n}\n#endif\n\n#endif")
     return "\n\n".join(blocks) + "\n"
 

@@ -15,7 +15,7 @@ import numpy as np
 from .._door import Door
 from .._indices import check_bounds, check_length, check_rows, check_wanted
 from .._operator import Operator
-from .._signature import Indexed
+from .._schema import Indexed
 from ..graph import Graph as PlainGraph
 from ._call import Call
 from ._devices import alike

@@ -16,6 +16,7 @@ from ..graph import Graph
         "no own": {"own_width": "0"},
     },
     one_of=("x", "edge"),
+    reads={"backward": "shared in out out_entries id"},
     unread={"no x": ("out", "in_nodes"), "no shared": ("id",)},
 )
 def aggregate(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 from .._arrays import Array
@@ -7,7 +8,7 @@ from .._operator import Operator
 from ..graph import Graph
 
 
-@Operator
+@functools.partial(Operator, reads={"forward": "in out_offsets"})
 def degree_normalised(
     graph: Graph,
     x: Annotated[Array, "num_src, width"],

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Literal
 
 from .._arrays import Array
 from .._indices import Indices
 from .._operator import Operator
-from .._signature import Between
+from .._schema import Between
 from ..graph import Graph
 
 
-@Operator
+@functools.partial(
+    Operator,
+    reads={
+        "forward": "shared in out out_entries id",
+        "backward": "shared in out out_entries id",
+    },
+)
 def dimenet_aggregate(
     graph: Graph,
     vectors: Annotated[Array, "num_edges, 3"],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Literal
 
 from .._arrays import Array
@@ -8,7 +9,15 @@ from .._operator import Operator
 from ..graph import Graph
 
 
-@Operator
+@functools.partial(
+    Operator,
+    linear=True,
+    reads={
+        "forward": "in id",
+        "backward": "in_offsets out_offsets out_edges id",
+        "double_backward": "in id",
+    },
+)
 def edge_to_edge(
     graph: Graph,
     h: Annotated[Array, "num_edges, width"],

@@ -16,6 +16,12 @@ from ..graph import Graph
         "no x_dst": {"dst_width": "0"},
         "no edge": {"edge_width": "0"},
     },
+    linear=True,
+    reads={
+        "forward": "in in_order",
+        "backward": "in_offsets in_order out_offsets out_entries id",
+        "double_backward": "in in_order",
+    },
 )
 def edge_update(
     graph: Graph,

@@ -17,6 +17,10 @@ from ..graph import Graph
     },
     attention="num_entries, heads",
     keeps="num_src + 3*num_dst, heads",
+    reads={
+        "backward": "in in_entries out id",
+        "double_backward": "in out_offsets out_nodes out_entries id",
+    },
 )
 def gat(
     graph: Graph,

@@ -8,7 +8,11 @@ from .._operator import Operator
 from ..graph import Graph
 
 
-@functools.partial(Operator, also={"features": "gno_agg_features", "kappa": "gno_agg_kernels"})
+@functools.partial(
+    Operator,
+    also={"features": "gno_agg_features", "kappa": "gno_agg_kernels"},
+    reads={"backward": "shared in out id"},
+)
 def gno_aggregate(
     graph: Graph,
     features: Annotated[Array, "num_src, in_features"],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Literal
 
 from .._arrays import Array
@@ -7,7 +8,11 @@ from .._operator import Operator
 from ..graph import Graph
 
 
-@Operator
+@functools.partial(
+    Operator,
+    sizes="dim hidden in_features out_features",
+    reads={"backward": "shared in id"},
+)
 def gno_conv(
     graph: Graph,
     features: Annotated[Array, "num_src, in_features"],

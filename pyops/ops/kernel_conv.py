@@ -14,6 +14,8 @@ from ..graph import Graph
         "matrix": {"out_features": "columns"},
         "diagonal": {"columns": "1", "out_features": "in_features"},
     },
+    sizes="hidden in_features out_features",
+    reads={"backward": "shared in id"},
 )
 def kernel_conv(
     graph: Graph,

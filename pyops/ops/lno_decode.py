@@ -7,7 +7,7 @@ from .._arrays import Array
 from .._operator import Operator
 
 
-@functools.partial(Operator, also={"x": "lno_decode_input"})
+@functools.partial(Operator, sizes="num_samples points modes", also={"x": "lno_decode_input"})
 def lno_decode(
     x: Annotated[Array, "num_samples, modes"],
     poles: Annotated[Array, "modes"],

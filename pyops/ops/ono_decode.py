@@ -9,6 +9,7 @@ from .._operator import Operator
 
 @functools.partial(
     Operator,
+    sizes="num_samples points modes",
     at_most={"modes": "points"},
     by_sample={"basis": "num_samples, points*modes"},
     also={"x": "ono_decode_input"},

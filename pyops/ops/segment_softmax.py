@@ -8,7 +8,11 @@ from .._operator import Operator
 from ..graph import Graph
 
 
-@functools.partial(Operator, unread={"": ("in_nodes",), "no shared": ("id",)})
+@functools.partial(
+    Operator,
+    reads={"forward": "in in_order", "backward": "shared in in_order id"},
+    unread={"": ("in_nodes",), "no shared": ("id",)},
+)
 def segment_softmax(
     graph: Graph,
     logits: Annotated[Array, "num_edges, heads"],

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from .._arrays import Array
 from .._operator import Operator
-from .._signature import Between
+from .._schema import Between
 
 
 @Operator

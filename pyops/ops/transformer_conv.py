@@ -15,6 +15,7 @@ from ..graph import Graph
         "no concat": {"out_width": "width"},
     },
     attention="num_entries, heads",
+    reads={"backward": "shared in out id"},
     unread={"no shared": ("id",)},
 )
 def transformer_conv(

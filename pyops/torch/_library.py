@@ -23,7 +23,7 @@ from ._onnx import untranslated
 from ._phases import Attention, Gradient, Phase, Second, Tangent, Value, each
 
 LIBRARY = torch.library.Library("pyops", "DEF")
-KINDS = {int: "int", str: "str", float: "float", bool: "bool"}
+KINDS: dict[type | str, str] = {int: "int", str: "str", float: "float", bool: "bool"}
 INDICES = "Tensor src", "Tensor dst", "Tensor? edge_ids"
 KIND_OF = {kind.name: kind for kind in (Value, Gradient, Second, Tangent, Attention)}
 SIZES = "num_src", "num_dst", "num_edges"

@@ -73,8 +73,8 @@ def _literal(value: object, kind: str = "") -> str:
     return f'"{value}"' if isinstance(value, str) else f"{value}{ending}"
 
 
-def _operator(name: str, kernels: str) -> list[Row]:
-    op = signatures.Operator(name, f"{kernels}/{name}_r4.f90")
+def _operator(name: str) -> list[Row]:
+    op = signatures.Operator(name)
     choices = [o for o in op.options if o.kind in ("choice", "flag")]
     optional = [i.name for i in op.inputs if i.optional]
     rows = []
@@ -108,22 +108,22 @@ def _operator(name: str, kernels: str) -> list[Row]:
     return rows
 
 
-def complete_rows(operators: str, kernels: str) -> list[Row]:
+def complete_rows(operators: str) -> list[Row]:
     """Return the first row of each operator, with all inputs."""
-    rows = [_operator(name, kernels)[0] for name in operators.split(",") if name != "elementwise"]
+    rows = [_operator(name)[0] for name in operators.split(",") if name != "elementwise"]
     assert not any(row.absent for row in rows)
     return rows
 
 
-def partials(row: Row, kernels: str) -> list[list[str]]:
+def partials(row: Row) -> list[list[str]]:
     """Return the names of the gradients by each input."""
-    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}_r4.f90")
+    op = signatures.Operator(row.operator)
     return [op.partials(name) for name in op.names]
 
 
-def mixtures(row: Row, kernels: str, kinds: Sequence[str]) -> Iterator[Row]:
+def mixtures(row: Row, kinds: Sequence[str]) -> Iterator[Row]:
     """Return the same call with options of other kinds."""
-    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}_r4.f90")
+    op = signatures.Operator(row.operator)
     for mixed in op.kinds(kinds):
         text = row.text
         for name, value in row.options:
@@ -133,9 +133,9 @@ def mixtures(row: Row, kernels: str, kinds: Sequence[str]) -> Iterator[Row]:
         yield replace(row, name="-".join([row.operator, *mixed.values()]), text=text)
 
 
-def beyond(row: Row, kernels: str) -> Iterator[tuple[str, int, Row]]:
+def beyond(row: Row) -> Iterator[tuple[str, int, Row]]:
     """Return the call with an option valid only in its lower half, and the option's bound."""
-    op = signatures.Operator(row.operator, f"{kernels}/{row.operator}_r4.f90")
+    op = signatures.Operator(row.operator)
     for option in op.options:
         if option.kind == "size":
             value = f"{option.name}={dict(row.options)[option.name]}"
@@ -168,10 +168,10 @@ def _elementwise() -> list[Row]:
     return rows
 
 
-def rows(operators: str, kernels: str) -> list[Row]:
+def rows(operators: str) -> list[Row]:
     """Return all rows of the operators that have kernels of their own in a folder."""
     rooms = [name for name in operators.split(",") if name != "elementwise"]
-    found = [row for name in rooms for row in _operator(name, kernels)]
+    found = [row for name in rooms for row in _operator(name)]
     found += _elementwise()
     for name in REDUCTIONS:
         found.append(Row(name, f"{name}(x1)", [(3, 4)]))

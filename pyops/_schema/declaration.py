@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
-import types
-import typing
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union
+from pathlib import Path
+from typing import Any, Literal
 
-from .graph import Graph
-
-_COUNTS = {"num_src", "num_dst", "num_edges", "num_entries", "num_samples", "num_types"}
+GRAPH_SIZES = "num_src", "num_dst", "num_edges", "num_entries"
+_COUNTS = {*GRAPH_SIZES, "num_samples", "num_types"}
 """Sizes that may be 0; all others are at least 1."""
 
 
@@ -22,7 +22,8 @@ class Size:
     def __init__(self, text: str) -> None:
         self.text = text.strip()
         self._code = compile(self.text, "<shape>", "eval")
-        self.names = frozenset(self._code.co_names)
+        self.ordered = tuple(dict.fromkeys(re.findall(r"[a-z_]\w*", self.text)))
+        self.names = frozenset(self.ordered)
 
     def value(self, known: Mapping[str, int]) -> int:
         length: int = eval(self._code, {"__builtins__": {}}, dict(known))
@@ -99,7 +100,7 @@ class Indexed:
 @dataclass(frozen=True)
 class Option:
     name: str
-    kind: type
+    kind: type | str
     default: Any
     choices: tuple[str | bool, ...] = ()
     bounds: Between = Between()
@@ -107,6 +108,15 @@ class Option:
     @property
     def is_size(self) -> bool:
         return self.kind is int
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    annotation: str
+    default: Any
+    """`inspect.Parameter.empty` if there is none."""
+    keyword_only: bool
 
 
 class Signature:
@@ -124,42 +134,58 @@ class Signature:
     exceed; `by_sample` the shapes of gradients that are also available per sample; `also` further
     names of the gradients in Fortran; `attention` the shape of the weights that the call returns
     on request; `keeps` the shape of the intermediates that forward stores for the derivatives;
-    `one_of` the optional inputs of which one must be given. `unread` lists the index arrays, by
-    prefixes of their names, that kernels do not read: for "no input" if that input is absent, for
-    "no shared" if no edge is shared, for "" in any case.
+    `one_of` the optional inputs of which one must be given.
+
+    The others are about the kernels. `sizes` gives the order of their sizes, unless it is that of
+    the axes; `reads` the index arrays that they take, for each phase, see `interface`; `unread`
+    those, by prefixes of their names, that they take but do not read: for "no input" if that input
+    is absent, for "no shared" if no edge is shared, for "" in any case. A `linear` operator has
+    derivatives that depend on no input.
     """
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        name: str,
+        parameters: Iterable[Parameter],
+        returns: str,
+        *,
         where: Mapping[str, Mapping[str, str]] | None = None,
         at_most: Mapping[str, str] | None = None,
         by_sample: Mapping[str, str] | None = None,
         also: Mapping[str, str] | None = None,
         attention: str | None = None,
         keeps: str | None = None,
-        one_of: Iterable[str] = (),
+        one_of: Sequence[str] = (),
+        sizes: str = "",
+        reads: Mapping[str, str] | None = None,
         unread: Mapping[str, tuple[str, ...]] | None = None,
+        linear: bool = False,
     ) -> None:
-        hints = typing.get_type_hints(function, include_extras=True)
-        parameters = inspect.signature(function).parameters
+        self.name = name
         self.inputs: dict[str, Input] = {}
         self.options: dict[str, Option] = {}
         self.indexed: dict[str, Indexed] = {}
         self.has_graph = False
-        for name, parameter in parameters.items():
-            if hints[name] is Graph:
+        for parameter in parameters:
+            hint = _Hint(parameter.annotation)
+            if hint.kind == "Graph":
                 self.has_graph = True
-            elif parameter.kind is parameter.KEYWORD_ONLY and _is_indexed(hints[name]):
-                length, condition, *more = _annotated(hints[name]).__metadata__
+            elif hint.kind == "Indices":
+                length, condition, *more = hint.metadata
                 option, choice = condition.split("=")
-                self.indexed[name] = Indexed(name, length, option, choice, more == ["turned"])
-            elif parameter.kind is parameter.KEYWORD_ONLY:
-                self.options[name] = _option(name, hints[name], parameter.default)
+                self.indexed[parameter.name] = Indexed(
+                    parameter.name, length, option, choice, more == ["turned"]
+                )
+            elif parameter.keyword_only:
+                self.options[parameter.name] = _option(parameter, hint)
             else:
-                forms = parse_forms(_axes(hints[name]))
-                self.inputs[name] = Input(name, forms, parameter.default is None)
-        self.results = _results(hints["return"])
+                forms = parse_forms(hint.metadata[0])
+                self.inputs[parameter.name] = Input(
+                    parameter.name, forms, parameter.default is None
+                )
+        result = _Hint(returns)
+        parts = [part.metadata for part in result.parts] or [[result.metadata[0], "y"]]
+        self.results = {label: parse_shape(axes) for axes, label in parts}
         self.output = next(iter(self.results.values()))
         self.where = {
             choice: {name: Size(text) for name, text in sizes.items()}
@@ -169,9 +195,66 @@ class Signature:
         self.also = dict(also or {})
         self.by_sample = {name: parse_shape(text) for name, text in (by_sample or {}).items()}
         self.one_of = tuple(one_of)
-        self.unread = dict(unread or {})
         self.attention = parse_shape(attention) if attention else None
         self.keeps = parse_shape(keeps) if keeps else None
+        self._sizes = tuple(sizes.split())
+        self.reads = dict(reads or {})
+        self.unread = dict(unread or {})
+        self.linear = linear
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], **keywords: Any) -> Signature:
+        """Return the signature that a function with annotations as text declares."""
+        hints = function.__annotations__
+        parameters = [
+            Parameter(p.name, hints[p.name], p.default, p.kind is p.KEYWORD_ONLY)
+            for p in inspect.signature(function).parameters.values()
+        ]
+        return cls(function.__name__, parameters, hints["return"], **keywords)
+
+    @classmethod
+    def read(cls, path: Path) -> Signature:
+        """Return the signature declared by the function that a file is named for."""
+        (function,) = (
+            node
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.FunctionDef) and node.name == path.stem
+        )
+        keywords = {
+            str(keyword.arg): ast.literal_eval(keyword.value)
+            for decorator in function.decorator_list
+            if isinstance(decorator, ast.Call)
+            for keyword in decorator.keywords
+        }
+        own = function.args
+        empty = inspect.Parameter.empty
+        missing = [None] * (len(own.args) - len(own.defaults))
+        pairs = [
+            *((a, d, False) for a, d in zip(own.args, [*missing, *own.defaults], strict=True)),
+            *((a, d, True) for a, d in zip(own.kwonlyargs, own.kw_defaults, strict=True)),
+        ]
+        parameters = [
+            Parameter(
+                argument.arg,
+                ast.unparse(argument.annotation) if argument.annotation else "",
+                ast.literal_eval(default) if default else empty,
+                keyword_only,
+            )
+            for argument, default, keyword_only in pairs
+        ]
+        assert function.returns is not None
+        return cls(path.stem, parameters, ast.unparse(function.returns), **keywords)
+
+    @functools.cached_property
+    def sizes(self) -> tuple[str, ...]:
+        """Sizes that kernels take beside those of the graph: lengths of axes in their order."""
+        if self._sizes:
+            return self._sizes
+        shapes = [*(i.shape for i in self.inputs.values()), *self.results.values()]
+        found = [name for shape in shapes for size in shape for name in size.ordered]
+        found += [option.name for option in self.options.values() if option.is_size]
+        graph = GRAPH_SIZES if self.has_graph else ()
+        return tuple(name for name in dict.fromkeys(found) if name not in graph)
 
     def follows(self, options: Mapping[str, Any], absent: Iterable[str]) -> Mapping[str, Size]:
         """Return the sizes that follow from choices, flags, and absent inputs."""
@@ -219,38 +302,44 @@ def _text(*forms: Shape) -> str:
     return " | ".join(", ".join(size.text for size in shape) for shape in forms)
 
 
-def _axes(hint: Any) -> str:
-    """Return the shape in Annotated[Array, shape], also inside an optional."""
-    return str(_annotated(hint).__metadata__[0])
+class _Hint:
+    """Annotation: its type, and the metadata of Annotated or the choices of Literal."""
+
+    def __init__(self, annotation: str) -> None:
+        self.kind = ""
+        self.metadata: list[Any] = []
+        self.parts: list[_Hint] = []
+        self._read(ast.parse(annotation, mode="eval").body)
+
+    def _read(self, node: ast.expr) -> None:
+        if isinstance(node, ast.BinOp) and not isinstance(node.left, ast.BinOp):  # ... | None
+            self._read(node.left)
+        elif isinstance(node, ast.Subscript):
+            outer = ast.unparse(node.value)
+            items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            if outer == "Annotated":
+                self.kind = ast.unparse(items[0])
+                self.metadata = [_metadata(item) for item in items[1:]]
+            elif outer == "Literal":
+                self.kind, self.metadata = outer, [ast.literal_eval(item) for item in items]
+            else:
+                self.kind, self.parts = outer, [_Hint(ast.unparse(item)) for item in items]
+        else:
+            self.kind = ast.unparse(node)
 
 
-def _results(hint: Any) -> dict[str, Shape]:
-    """Return the shapes of the results by name; a single result is y."""
-    if typing.get_origin(hint) is tuple:
-        parts = [part.__metadata__ for part in typing.get_args(hint)]
-        return {name: parse_shape(axes) for axes, name in parts}
-    return {"y": parse_shape(_axes(hint))}
+def _metadata(node: ast.expr) -> Any:
+    if isinstance(node, ast.Call):
+        return Between(*(ast.literal_eval(argument) for argument in node.args))
+    return ast.literal_eval(node)
 
 
-def _is_indexed(hint: Any) -> bool:
-    """Return whether a hint is Annotated[..., length, condition] | None."""
-    parts = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else ()
-    return any(typing.get_origin(part) is Annotated for part in parts)
-
-
-def _annotated(hint: Any) -> Any:
-    if typing.get_origin(hint) in (Union, types.UnionType):
-        hint = next(h for h in typing.get_args(hint) if h is not type(None))
-    if typing.get_origin(hint) is not Annotated:
-        raise TypeError(f"expected Annotated[Array, shape], got {hint}")
-    return hint
-
-
-def _option(name: str, hint: Any, default: Any) -> Option:
-    if typing.get_origin(hint) is Literal:
-        return Option(name, str, default, typing.get_args(hint))
-    if hint is bool:
+def _option(parameter: Parameter, hint: _Hint) -> Option:
+    name, default = parameter.name, parameter.default
+    if hint.kind == "Literal":
+        return Option(name, str, default, tuple(hint.metadata))
+    if hint.kind == "bool":
         return Option(name, bool, default, (default, not default))
-    if typing.get_origin(hint) is Annotated:
-        return Option(name, hint.__origin__, default, bounds=hint.__metadata__[0])
-    return Option(name, hint, default)
+    kinds: dict[str, type] = {"int": int, "float": float}
+    bounds = (*hint.metadata, Between())[0]
+    return Option(name, kinds.get(hint.kind, hint.kind), default, bounds=bounds)
