@@ -46,7 +46,6 @@ class Compound(Operator):
         phase = self._phases["forward"]
         return phase.run(phase.arguments(inputs, options), options, None, out, accumulate)
 
-    @eager
     def jvp(
         self,
         *inputs_and_tangents: Any,

@@ -51,6 +51,8 @@ class Operator:
             self._attention = Phase(
                 self.signature, self.name, "forward", self.room, special="attention"
             )
+        for name in names:
+            setattr(self, name, self._make_method(name))
         self.table[self.name] = self
 
     @property
@@ -60,6 +62,19 @@ class Operator:
 
     def _make_phase(self, name: str) -> Phase:
         return Phase(self.signature, self.name, name, self.room)
+
+    def _make_method(self, phase: str) -> Callable[..., Any]:
+        """Return the method of a phase as a function with the signature of this operator."""
+        method: Callable[..., Any] = eager(getattr(self, phase))
+        method.__module__, method.__qualname__ = self.__module__, f"{self.name}.{phase}"
+        keywords = [
+            p
+            for p in inspect.signature(method).parameters.values()
+            if p.kind is p.KEYWORD_ONLY and (p.name != "per_sample" or self._by_sample is not None)
+        ]
+        signature = self._phases[phase].readable(keywords)
+        method.__signature__ = signature  # type: ignore[attr-defined]
+        return method
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -127,7 +142,6 @@ class Operator:
             alpha[inputs[0]._index("in_order") - 1] = along_rows
         return alpha
 
-    @eager
     def forward(
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
     ) -> tuple[Any, tuple[Array, ...]]:
@@ -137,7 +151,6 @@ class Operator:
             return self(*inputs, out=out, accumulate=accumulate, **options), ()
         return self._value(self._keeping["forward"], inputs, out, accumulate, options)
 
-    @eager
     def backward(
         self,
         *inputs_and_gy: Any,
@@ -174,7 +187,6 @@ class Operator:
         given = phase.arguments(inputs_and_gy, options)
         return phase.run((*given, *kept), options, wanted, out, accumulate)
 
-    @eager
     def double_backward(
         self,
         *inputs_gy_and_cotangents: Any,
@@ -194,7 +206,6 @@ class Operator:
         given = phase.arguments(inputs_gy_and_cotangents, options)
         return phase.run((*given, *kept), options, wanted, out, accumulate)
 
-    @eager
     def jvp(
         self,
         *inputs_and_tangents: Any,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,7 @@ class Phase:
         self._one_of = tuple(s.label for s in taken if s.role == "cotangent")
         graph = ["graph"] if signature.has_graph else []
         self._names = *graph, *(s.label for s in taken)
+        self._cotangents = {s.label: s.forms for s in taken if s.role != "input"}
 
         self.outputs: dict[str, Shape] = dict(results)
         """Outputs by their names in the kernel."""
@@ -108,6 +109,10 @@ class Phase:
 
     def _interface(self) -> Procedure:
         return procedures(self.signature)[self.kernel]
+
+    def readable(self, keywords: Iterable[inspect.Parameter]) -> inspect.Signature:
+        """Return the signature of the phase: its arrays, the options, then these keywords."""
+        return self.signature.readable(self._cotangents, self._needed, keywords)
 
     def arguments(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
         """Return the arguments by position; those given by name are removed from the options."""

@@ -61,6 +61,20 @@ def test_signature(name):
 
 
 @every_operator
+@pytest.mark.parametrize("phase", PHASES[1:])
+def test_signature_of_a_phase(name, phase):
+    """A phase takes the arguments of its signature, by position and by name."""
+    problem, method = representative(name).problem(), getattr(EVERY[name], phase)
+    bound = inspect.signature(method).bind(*problem.arguments(phase), **problem.options)
+    inputs = problem.op.signature.inputs
+    own = {"h" + n: "t" + n for n in inputs} if phase == "jvp" else {}
+    expected = [own.get(n, n) for n in problem.names(phase)]
+    assert [n for n in bound.arguments if n not in {"graph", *problem.options}] == expected
+    y = method(**bound.arguments)
+    assert_same(y if isinstance(y, tuple) else (y,), problem.run(phase))
+
+
+@every_operator
 def test_pickle(name):
     op = EVERY[name]
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):

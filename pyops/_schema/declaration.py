@@ -6,7 +6,7 @@ import ast
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -275,16 +275,27 @@ class Signature:
         """Number of inputs that must be given, at least one."""
         return sum(not i.optional for i in self.inputs.values()) or 1
 
-    def readable(self) -> inspect.Signature:
-        """Return the call signature for `help`: shapes for arrays, choices for options."""
+    def readable(
+        self,
+        cotangents: Mapping[str, tuple[Shape, ...]] | None = None,
+        needed: Collection[str] = (),
+        keywords: Iterable[inspect.Parameter] = (),
+    ) -> inspect.Signature:
+        """Return the call signature for `help`: shapes for arrays, choices for options.
+
+        That of a phase has arrays after the inputs, of which `needed` have no default unless an
+        input before them has one, and keywords after the options.
+        """
         kind = inspect.Parameter
         shown = [kind(n, kind.POSITIONAL_OR_KEYWORD) for n in self.positional if n == "graph"]
-        for i in self.inputs.values():
-            default = None if i.optional else kind.empty
+        arrays = {i.name: i.forms for i in self.inputs.values()} | dict(cotangents or {})
+        required = {i.name for i in self.inputs.values() if not i.optional}.union(needed)
+        default: Any = kind.empty
+        for name, forms in arrays.items():
+            default = default if name in required else None
+            annotation = _text(*forms)
             shown.append(
-                kind(
-                    i.name, kind.POSITIONAL_OR_KEYWORD, default=default, annotation=_text(*i.forms)
-                )
+                kind(name, kind.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
             )
         for o in self.options.values():
             hint = Literal.__getitem__(o.choices) if o.kind is str else o.kind
@@ -293,6 +304,8 @@ class Signature:
             kind(i.name, kind.KEYWORD_ONLY, default=None, annotation=i.length)
             for i in self.indexed.values()
         ]
+        if cotangents is not None:
+            return inspect.Signature([*shown, *keywords])
         returns = [_text(shape) for shape in self.results.values()]
         text = returns[0] if len(returns) == 1 else f"({'), ('.join(returns)})"
         return inspect.Signature(shown, return_annotation=text)
