@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -51,6 +51,12 @@ class Graph(_graph.Graph):
         object.__setattr__(self, "_tensors", tensors)
 
 
+if TYPE_CHECKING:
+    _Traced = _graph.Graph  # functions of pyops.torch take it as a graph
+else:
+    _Traced = object
+
+
 @eager
 def visible(graph: _graph.Graph) -> Graph:
     """Return the graph with indices as tensors that torch can trace, cached in the graph."""
@@ -62,7 +68,7 @@ def visible(graph: _graph.Graph) -> Graph:
     return graph._ready[_TORCH]  # type: ignore[return-value]
 
 
-class Ends:
+class Ends(_Traced):
     """Graph under tracing: index tensors and sizes, unchecked until the program runs."""
 
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -16,7 +18,7 @@ from ._edge_index import check_offsets, integers, placed, rows_of
 from ._remember import remembered
 from ._routes import is_packed
 
-_SUMS = {"sum": "sum", "add": "sum", "mean": "mean"}
+_SUMS: dict[str, Literal["sum", "mean"]] = {"sum": "sum", "add": "sum", "mean": "mean"}
 _EXTREMES = {"max": "amax", "amax": "amax", "min": "amin", "amin": "amin"}
 REDUCTIONS = *_SUMS, *_EXTREMES, "mul", "any"
 _NARROW = {"segment_softmax": 4, "aggregate": 8}
@@ -194,7 +196,8 @@ def _by_torch(operator: str, src: Tensor, dim: int, index: Tensor) -> bool:
 
 
 def _aggregated(graph: _graph.Graph | Ends, rows: Tensor, groups: int, reduce: str) -> Tensor:
-    name = _SUMS.get(reduce) or _EXTREMES[reduce][1:]
+    extreme: Literal["max", "min"] = "max" if _EXTREMES.get(reduce) == "amax" else "min"
+    name = _SUMS.get(reduce, extreme)
     found = _ops.aggregate(graph, None, _columns(rows), reduce=name)
     return found.reshape(groups, *rows.shape[1:])
 

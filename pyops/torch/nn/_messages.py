@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -28,6 +28,8 @@ from ._routes import ALWAYS
 
 Pair: TypeAlias = "tuple[Tensor, Tensor | None]"
 Size: TypeAlias = "tuple[int | None, int | None] | None"
+Aggr: TypeAlias = "str | Sequence[str] | torch.nn.Module"
+Flow: TypeAlias = Literal["source_to_target", "target_to_source"]
 FLOWS = "source_to_target", "target_to_source"
 EXTREMES = "max", "min"
 PARTS = "propagate", "message", "aggregate", "message_and_aggregate", "edge_update", "update"
@@ -37,7 +39,7 @@ REDUCTIONS = "sum", "add", "mean", *EXTREMES
 class Messages(torch.nn.Module):  # type: ignore[misc]
     """Layer that passes messages along edges and reduces them at the destinations."""
 
-    def __init__(self, aggr: str = "sum", flow: str = "source_to_target", **others: Any) -> None:
+    def __init__(self, aggr: Aggr = "sum", flow: Flow = "source_to_target", **others: Any) -> None:
         super().__init__()
         self._label = f"pyops.torch.nn.{type(self).__name__}"
         own = isinstance(aggr, str) and aggr in REDUCTIONS

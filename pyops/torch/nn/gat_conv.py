@@ -11,7 +11,7 @@ from ._edge_index import EdgeIndex, placed
 from ._functions import contiguous_gradient
 from ._graph import Edges, Fill, least
 from ._linear import Linear, glorot, is_linear, zeros
-from ._messages import Attention, Pair, Size
+from ._messages import Aggr, Attention, Flow, Pair, Size
 
 
 class GATConv(Attention):
@@ -68,10 +68,13 @@ class GATConv(Attention):
         fill_value: Fill = "mean",
         bias: bool = True,
         residual: bool = False,
+        *,
+        aggr: Aggr = "add",
+        flow: Flow = "source_to_target",
         **kwargs: Any,
     ) -> None:
         shared = in_channels, out_channels, heads, concat, dropout, edge_dim
-        super().__init__(*shared, **{"aggr": "add"} | kwargs)
+        super().__init__(*shared, aggr=aggr, flow=flow, **kwargs)
         self.negative_slope = negative_slope
         self.add_self_loops = add_self_loops
         self.fill_value = fill_value
@@ -192,6 +195,7 @@ class GATConv(Attention):
         z = x.new_zeros(edges.num_dst, x.shape[1]) if x_dst is None else x_dst
 
         def fused() -> Tensor:
+            assert edges.graph is not None
             block = [self.att_src.flatten(), self.att_dst.flatten()]
             if edge_scores is not None:
                 block.append(x.new_ones(self.heads))

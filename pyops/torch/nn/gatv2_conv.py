@@ -10,7 +10,7 @@ from ... import torch as _ops
 from ._edge_index import EdgeIndex
 from ._graph import Fill, least
 from ._linear import Linear, glorot, zeros
-from ._messages import Attention, Pair
+from ._messages import Aggr, Attention, Flow, Pair
 
 
 class GATv2Conv(Attention):
@@ -71,9 +71,13 @@ class GATv2Conv(Attention):
         bias: bool = True,
         share_weights: bool = False,
         residual: bool = False,
+        *,
+        aggr: Aggr = "sum",
+        flow: Flow = "source_to_target",
         **kwargs: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, heads, concat, dropout, edge_dim, **kwargs)
+        shared = in_channels, out_channels, heads, concat, dropout, edge_dim
+        super().__init__(*shared, aggr=aggr, flow=flow, **kwargs)
         self.negative_slope = negative_slope
         self.add_self_loops = add_self_loops
         self.fill_value = fill_value
@@ -140,6 +144,7 @@ class GATv2Conv(Attention):
         mask = self._mask(edges, x_l, edge_index)
 
         def fused() -> Tensor:
+            assert edges.graph is not None
             return _ops.gat_v2(
                 edges.graph,
                 x_l,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -53,7 +54,7 @@ class GNOBlock(nn.Module):  # type: ignore[misc]
         radius: float,
         transform_type: str = "linear",
         weighting_fn: Callable[[Tensor], Tensor] | None = None,
-        reduction: str = "sum",
+        reduction: Literal["sum", "mean"] = "sum",
         pos_embedding_type: str | None = "transformer",
         pos_embedding_channels: int = 32,
         pos_embedding_max_positions: int = 10000,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +59,7 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         channel_mlp_non_linearity: Activation = functional.gelu,
         transform_type: str = "linear",
         weighting_fn: Callable[[Tensor], Tensor] | None = None,
-        reduction: str = "sum",
+        reduction: Literal["sum", "mean"] = "sum",
         use_torch_scatter: bool = True,
     ) -> None:
         super().__init__()
@@ -200,10 +200,10 @@ class Where(NamedTuple):
     back: PlainGraph | None
     counts: Tensor
     weight: Tensor | None
-    reduction: str
+    reduction: Literal["sum", "mean"]
 
     @property
-    def _reduce(self) -> str:
+    def _reduce(self) -> Literal["sum", "mean"]:
         return self.reduction if self.weight is None else "sum"
 
     def sums(self, kernel: Tensor, times: Tensor | None) -> Tensor:

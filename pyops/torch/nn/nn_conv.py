@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from ._edge_index import EdgeIndex
 from ._functions import contiguous_gradient
 from ._graph import Edges, apart
 from ._linear import Linear, is_linear, is_plain, zeros
-from ._messages import FLOWS, Messages, Pair, Size
+from ._messages import FLOWS, Aggr, Flow, Messages, Pair, Size
 
 
 class NNConv(Messages):
@@ -48,12 +48,14 @@ class NNConv(Messages):
         in_channels: int | tuple[int, int],
         out_channels: int,
         nn: torch.nn.Module,
-        aggr: str = "add",
+        aggr: Aggr = "add",
         root_weight: bool = True,
         bias: bool = True,
+        *,
+        flow: Flow = "source_to_target",
         **kwargs: Any,
     ) -> None:
-        super().__init__(aggr=aggr, **kwargs)
+        super().__init__(aggr=aggr, flow=flow, **kwargs)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.nn = nn
@@ -203,7 +205,7 @@ class NNConv(Messages):
         )
 
 
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[type[torch.nn.Module], Literal["relu", "silu", "gelu", "tanh"]] = {
     torch.nn.ReLU: "relu",
     torch.nn.SiLU: "silu",
     torch.nn.GELU: "gelu",

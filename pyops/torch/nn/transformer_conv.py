@@ -9,7 +9,7 @@ from torch import Tensor
 from ... import torch as _ops
 from ._edge_index import EdgeIndex, is_sparse
 from ._linear import Linear
-from ._messages import Attention, Pair
+from ._messages import Aggr, Attention, Flow, Pair
 
 
 class TransformerConv(Attention):
@@ -66,10 +66,13 @@ class TransformerConv(Attention):
         edge_dim: int | None = None,
         bias: bool = True,
         root_weight: bool = True,
+        *,
+        aggr: Aggr = "add",
+        flow: Flow = "source_to_target",
         **kwargs: Any,
     ) -> None:
         shared = in_channels, out_channels, heads, concat, dropout, edge_dim
-        super().__init__(*shared, **{"aggr": "add"} | kwargs)
+        super().__init__(*shared, aggr=aggr, flow=flow, **kwargs)
         self.beta = beta and root_weight
         self.root_weight = root_weight
         left, right = (in_channels,) * 2 if isinstance(in_channels, int) else in_channels
@@ -128,6 +131,7 @@ class TransformerConv(Attention):
         mask = self._mask(edges, query, edge_index)
 
         def fused() -> Tensor:
+            assert edges.graph is not None
             rows = query, key, value, features, mask
             return _ops.transformer_conv(edges.graph, *rows, heads=self.heads, concat=self.concat)
 

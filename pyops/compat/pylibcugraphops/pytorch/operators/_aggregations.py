@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -9,12 +9,13 @@ from .....torch import aggregate
 from ._nodes import both_ends, check_graph, check_tensor
 
 REDUCTIONS = "sum", "mean", "max", "min"
+Reduction: TypeAlias = Literal["sum", "mean", "max", "min"]
 
 
 def agg_concat_n2n(
     feat: Tensor | tuple[Tensor, Tensor],
     graph: Any,
-    aggr: str = "sum",
+    aggr: Reduction = "sum",
     edge_weight: Tensor | None = None,
 ) -> Tensor:
     """Aggregate the features of the sources, and append the destination's own.
@@ -43,7 +44,7 @@ def agg_concat_n2n(
     return torch.cat([sums / torch.where(weights == 0, 1, weights), dst], dim=1)
 
 
-def agg_concat_e2n(feat: Tensor, edge_feat: Tensor, graph: Any, aggr: str = "sum") -> Tensor:
+def agg_concat_e2n(feat: Tensor, edge_feat: Tensor, graph: Any, aggr: Reduction = "sum") -> Tensor:
     """Aggregate the features of the edges, and append the destination's own.
 
     Parameters
@@ -66,6 +67,6 @@ def agg_concat_e2n(feat: Tensor, edge_feat: Tensor, graph: Any, aggr: str = "sum
     return aggregate(graph.graph, None, edge_feat, None, feat, reduce=aggr)
 
 
-def _check_aggr(caller: str, aggr: str) -> None:
+def _check_aggr(caller: str, aggr: Reduction) -> None:
     if aggr not in REDUCTIONS:
         raise ValueError(f"{caller}: aggr: expected one of {', '.join(REDUCTIONS)}, got {aggr!r}")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ def update_efeat_e2e(
     graph: Any,
     use_source_emb: bool,
     use_target_emb: bool,
-    mode: str = "concat",
+    mode: Literal["concat", "sum"] = "concat",
 ) -> Tensor:
     """Combine the features of edges, their sources and their destinations.
 
@@ -47,7 +47,7 @@ def _chosen(
     graph: Any,
     use_source_emb: bool,
     use_target_emb: bool,
-    mode: str,
+    mode: Literal["concat", "sum"],
 ) -> Tensor:
     check_graph(caller, graph)
     check_flags(caller, use_source_emb=use_source_emb, use_target_emb=use_target_emb)
@@ -67,7 +67,7 @@ def update_efeat_bipartite_e2e(
     src_feat: Tensor | None,
     dst_feat: Tensor | None,
     graph: Any,
-    mode: str = "concat",
+    mode: Literal["concat", "sum"] = "concat",
 ) -> Tensor:
     """See `update_efeat_e2e`; features that are None are left out."""
     return _updated("update_efeat_bipartite_e2e", edge_feat, src_feat, dst_feat, graph, mode)
@@ -79,7 +79,7 @@ def update_efeat_static_e2e(
     graph: Any,
     use_source_emb: bool = True,
     use_target_emb: bool = True,
-    mode: str = "concat",
+    mode: Literal["concat", "sum"] = "concat",
 ) -> Tensor:
     """See `update_efeat_e2e`."""
     caller = "update_efeat_static_e2e"
@@ -92,7 +92,7 @@ def _updated(
     src: Tensor | None,
     dst: Tensor | None,
     graph: Any,
-    mode: str,
+    mode: Literal["concat", "sum"],
 ) -> Tensor:
     check_graph(caller, graph)
     if mode not in ("concat", "sum"):

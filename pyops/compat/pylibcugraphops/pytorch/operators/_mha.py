@@ -147,10 +147,10 @@ def mha_simple_n2n(
         query_emb = query_emb[: graph.num_dst_nodes]
     if not norm_by_dim:
         query_emb = query_emb * (query_emb.shape[-1] / num_heads) ** 0.5
-    options = {"heads": num_heads, "concat": bool(concat_heads)}
+    concat = bool(concat_heads)
     inputs = query_emb, key_emb, value_emb, edge_emb
     if score_bias is None:
-        return transformer_conv(graph.graph, *inputs, **options)
+        return transformer_conv(graph.graph, *inputs, heads=num_heads, concat=concat)
     rows = graph.graph.num_edges
     if not isinstance(score_bias, Tensor) or score_bias.dtype != key_emb.dtype:
         got = score_bias.dtype if isinstance(score_bias, Tensor) else type(score_bias).__name__
@@ -160,7 +160,8 @@ def mha_simple_n2n(
             f"{caller}: score_bias: expected shape ({rows}, {num_heads}), "
             f"got {tuple(score_bias.shape)}"
         )
-    y = transformer_conv(graph.graph, *_with_bias(*inputs, num_heads, score_bias), **options)
+    biased = _with_bias(*inputs, num_heads, score_bias)
+    y = transformer_conv(graph.graph, *biased, heads=num_heads, concat=concat)
     return y.unflatten(1, (num_heads if concat_heads else 1, -1))[:, :, :-1].flatten(1)
 
 

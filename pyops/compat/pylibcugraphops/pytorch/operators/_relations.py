@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ def agg_hg_basis_n2n_post(
     check_flags(caller, concat_own=concat_own, norm_by_out_degree=norm_by_out_degree)
     check_tensor(f"{caller}: feat", feat)
     if weights_comb is None:
-        how = "mean" if norm_by_out_degree else "sum"
+        how: Literal["sum", "mean"] = "mean" if norm_by_out_degree else "sum"
         types = aggregate(graph.pairs, feat, reduce=how)
         y = types.reshape(graph.num_dst_nodes, graph.num_edge_types * feat.shape[1])
     elif norm_by_out_degree:
