@@ -32,8 +32,8 @@ BLIND = {
     "test_fork test_interrupts test_memory test_neighbours test_process": (
         "processes, threads, signals, memory"
     ),
-    "test_blocks test_graph_refusals test_operators test_radius_graph test_reference test_refusals "
-    "test_testing": ("Python alone, and the references"),
+    "test_blocks test_editors test_graph_refusals test_operators test_radius_graph test_reference "
+    "test_refusals test_testing": ("Python alone, and the references"),
 }
 """Tests that do not depend on the results of kernels, or check no more of them than others do."""
 ABOUT = {

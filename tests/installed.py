@@ -25,7 +25,8 @@ if (best / "glibc-hwcaps").is_dir():
     best = next(filter(Path.is_dir, folders), best)
 assert str(best / "libpyops.so") in libraries, f"not the library in {best}: {libraries}"
 
-assert (package / "py.typed").is_file(), "py.typed is missing"
+for name in "py.typed", "__init__.pyi", "torch/__init__.pyi", "jax/__init__.pyi":
+    assert (package / name).is_file(), f"{name} is missing"
 needs = [need for need in importlib.metadata.requires("pyops") if "extra ==" not in need]
 assert [re.match(r"[\w-]+", need).group() for need in needs] == ["numpy"], needs
 

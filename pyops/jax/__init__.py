@@ -4,8 +4,6 @@ Has every operator of the table, with its name, shapes and options, on the CPU, 
 of `jax.jit`, under grad, jvp, vmap and hessian. float64 needs jax_enable_x64.
 """
 
-from typing import Any
-
 from .._compound import COMPOUNDS as _COMPOUNDS
 from .._compound import starred as _starred
 from .._door import compound as _compound
@@ -18,7 +16,3 @@ __all__ = ["Graph", *_starred()]
 
 globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
 globals().update({name: _compound(op, "jax", globals(), _check) for name, op in _COMPOUNDS.items()})
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,8 +5,6 @@ place. Gradients, double backward, forward mode and `torch.func` (grad, jvp, vma
 work as for torch's own functions.
 """
 
-from typing import Any
-
 from .._compound import COMPOUNDS as _COMPOUNDS
 from .._compound import starred as _starred
 from .._door import compound as _compound
@@ -21,7 +19,3 @@ globals().update({name: _function(operator) for name, operator in _OPERATORS.ite
 globals().update(
     {name: _compound(op, "torch", globals(), _check) for name, op in _COMPOUNDS.items()}
 )
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
