@@ -112,12 +112,6 @@ def phases(operator: str) -> list[str]:
     return [*_schema.interfaces(operator, OPS)]
 
 
-def procedure(name: str, v: str) -> Procedure:
-    """Return one procedure of a kernel."""
-    operator, phase = _split(name)
-    return procedures(operator)[phase, v]
-
-
 @dataclass(frozen=True)
 class Input:
     name: str

@@ -1,16 +1,14 @@
 """Write the Fortran of a stage: a loop over one or two ranges that a device runs in parallel.
 
-A stage is described once, by its loops, its arguments and its body for one iteration (the "place").
-Each precision gets two procedures: the body, a device routine, and the loop that calls it for all
-iterations under the directive of the flavour. Variables are local to the body, so no directive
-lists any.
+Two procedures result: the loop, which calls the body for all iterations under the directive of the
+flavour, and the body, a device routine. Variables are local to the body, so no directive lists any.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 ROUTINES = {"acc": "!$acc routine seq", "target": "!$omp declare target", "threads": ""}
 SCALARS = {
@@ -20,7 +18,7 @@ SCALARS = {
     "~": "real(c_double)",
 }
 ARRAYS = {
-    "": "real({wp})",
+    "": "real(wp)",
     "'": "real(c_double)",
     "#": "integer(c_int64_t)",
     "%": "integer(c_int32_t)",
@@ -31,7 +29,7 @@ MOST = "2_c_int64_t**40"
 
 
 @dataclass(frozen=True)
-class Taken:
+class Argument:
     """Argument: `name` with a suffix for its type; `(extents)` of an array; + if it is written.
 
     Scalars are int64, logical (?), int32 (.) or float64 (~); arrays have the working precision, or
@@ -39,46 +37,42 @@ class Taken:
     """
 
     name: str
-    mark: str
-    extents: str
-    written: bool
-    hosted: bool
+    suffix: str = ""
+    extents: str = ""
+    is_written: bool = False
+    on_host: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> Taken:
+    def parse(cls, text: str) -> Argument:
         match = re.fullmatch(r"([+@]?)(\w+)([?.~'#%]?)(?:\((.*)\))?", text)
         if match is None:
             raise ValueError(f"not an argument of a stage: {text!r}")
-        sign, name, mark, extents = match.groups()
-        return cls(name, mark, extents or "", sign == "+", sign == "@")
+        sign, name, suffix, extents = match.groups()
+        return cls(name, suffix, extents or "", sign == "+", sign == "@")
 
-    def declared(self, wp: str, loop: bool) -> tuple[str, str]:
-        """Returns its type and its name, as declared in the body or in the loop."""
+    def declaration(self, in_loop: bool) -> tuple[str, str]:
+        """Returns its type and its name, as declared in the loop or in the body."""
         if not self.extents:
-            return f"{SCALARS[self.mark]}, value", self.name
-        extents = MOST if loop and not self.hosted else self.extents
-        intent = "inout" if self.written else "in"
-        return f"{ARRAYS[self.mark].format(wp=wp)}, intent({intent})", f"{self.name}({extents})"
+            return f"{SCALARS[self.suffix]}, value", self.name
+        extents = MOST if in_loop and not self.on_host else self.extents
+        intent = "inout" if self.is_written else "in"
+        return f"{ARRAYS[self.suffix]}, intent({intent})", f"{self.name}({extents})"
 
 
-def declare(these: list[Taken], wp: str, loop: bool) -> list[str]:
+def declare(arguments: Sequence[Argument], in_loop: bool) -> list[str]:
     """Returns declarations, scalars before the arrays that have them as extents."""
     groups: dict[str, list[str]] = {}
-    for t in sorted(these, key=lambda t: bool(t.extents)):
-        kind, text = t.declared(wp, loop)
+    for argument in sorted(arguments, key=lambda a: bool(a.extents)):
+        kind, text = argument.declaration(in_loop)
         groups.setdefault(kind, []).append(text)
     found = [f"{kind} :: {', '.join(names)}" for kind, names in groups.items()]
     return [line for declaration in found for line in fold(declaration)]
 
 
-def take(text: str) -> list[Taken]:
-    return [Taken.parse(word) for word in re.findall(r"[^\s(]+(?:\([^()]*\))?", text)]
-
-
-def directive(flavour: str, loops: int, arrays: list[Taken]) -> list[str]:
+def directive(flavour: str, loops: int, arguments: Sequence[Argument]) -> list[str]:
     """Returns the directive of a loop."""
-    addresses = [a.name for a in arrays if not a.hosted]
-    copied = [a.name for a in arrays if a.hosted]
+    addresses = [a.name for a in arguments if a.extents and not a.on_host]
+    copied = [a.name for a in arguments if a.on_host]
     start, clauses = {
         "acc": ("!$acc parallel loop gang vector", {"deviceptr": addresses, "copyin": copied}),
         "target": (
@@ -88,9 +82,7 @@ def directive(flavour: str, loops: int, arrays: list[Taken]) -> list[str]:
         "threads": ("!$omp parallel do", {}),
     }[flavour]
     words = [start] + [f"collapse({loops})"] * (loops > 1)
-    for clause, names in clauses.items():
-        if names:
-            words.append(f"{clause}({', '.join(names)})")
+    words += [f"{clause}({', '.join(names)})" for clause, names in clauses.items() if names]
     return fold(" ".join(words), start[:5])
 
 
@@ -105,57 +97,30 @@ def fold(text: str, sentinel: str = "", indent: str = "    ") -> list[str]:
     return [*lines, line.rstrip()]
 
 
-def stage(name: str, over: str, takes: str, body: str, variant: str, wp: str, flavour: str) -> str:
-    """Returns both procedures; `over` is like "i rows, c width": variables and upper bounds."""
-    loops = [part.split() for part in over.split(",")]
-    taken = take(takes)
-    ends = dict.fromkeys(end for _, end in loops)
-    own = [t for t in taken if t.name not in ends]
-    extents = [Taken(end, "", "", False, False) for end in ends]
-    arguments = [*extents, *own]
-    place = [*(Taken(v, "", "", False, False) for v, _ in loops), *arguments]
-    notes = re.match(r"(?:\s*!!.*\n)*", body.strip("\n"))
-    note = notes[0] if notes else ""
-    body = body.strip("\n")[len(note) :]
-    heads = {}
-    for suffix, these in (("_place", place), ("", arguments)):
-        words = ", ".join(t.name for t in these)
-        pure = "pure " if suffix else ""
-        heads[suffix] = fold(f"{pure}subroutine {name}{suffix}_{variant}({words})", indent="  ")
-    lines = [*heads["_place"]]
-    if ROUTINES[flavour]:
-        lines.append("    " + ROUTINES[flavour])
-    lines += declare(place, wp, False)
-    lines += [body.strip("\n"), "  end subroutine", "", *heads[""]]
-    lines += note.rstrip("\n").split("\n") if note else []
-    lines += declare(arguments, wp, True)
-    lines.append("    integer(c_int64_t) :: " + ", ".join(v for v, _ in loops))
-    lines += directive(flavour, len(loops), [t for t in arguments if t.extents])
-    for depth, (variable, end) in enumerate(loops):
-        lines.append("  " * (depth + 2) + f"do {variable} = 1, {end}")
-    pad = "  " * (len(loops) + 2)
-    words = ", ".join(t.name for t in place)
-    lines += fold(f"call {name}_place_{variant}({words})", indent=pad)
-    lines += ["  " * (depth + 2) + "end do" for depth in reversed(range(len(loops)))]
-    return "\n".join([*lines, "  end subroutine"])
+def names(arguments: Sequence[Argument]) -> str:
+    return ", ".join(a.name for a in arguments)
 
 
-def entry(kernel: Any, wp: str, body: str) -> str:
-    """Returns a procedure with the arguments of a CPU kernel, whose arrays are device addresses.
+def stage(name: str, over: str, more: str, flavour: str) -> str:
+    """Returns the loop, and the head of its body.
 
-    The statements follow a line of ---, and work space is released after them.
+    `over` is like "i rows, c width": variables and upper bounds. `more` has the other arguments.
     """
-    groups: dict[str, list[str]] = {}
-    for a in kernel.arguments:
-        if a.name != "status":
-            text = f"{a.name}(*)" if a.is_array else a.name
-            groups.setdefault(f"{a.type}, {a.attributes}", []).append(text)
-    head = f"subroutine {kernel.name}({', '.join(kernel.names)})"
-    lines = fold(f'{head} bind(c, name="{kernel.binding}")', indent="  ")
-    for kind, names in groups.items():
-        lines += fold(f"{kind} :: {', '.join(names)}")
-    declarations, _, statements = body.strip("\n").rpartition("    !---\n")
-    lines += ["    integer(c_int32_t), intent(out) :: status", "    type(work_space) :: work"]
-    lines += [declarations.rstrip("\n")] if declarations else []
-    lines += ["    status = 0", "    steps: block", statements, "    end block steps"]
-    return "\n".join([*lines, "    call release(work)", "  end subroutine"])
+    ranges = [part.split() for part in over.split(",")]
+    bounds = dict.fromkeys(bound for _, bound in ranges)
+    arguments = [Argument(bound) for bound in bounds]
+    arguments += [Argument.parse(word) for word in re.findall(r"[^\s(]+(?:\([^()]*\))?", more)]
+    of_body = [*(Argument(variable) for variable, _ in ranges), *arguments]
+    variables = ", ".join(variable for variable, _ in ranges)
+
+    lines = fold(f"subroutine {name}({names(arguments)})", indent="  ")
+    lines += declare(arguments, in_loop=True)
+    lines.append(f"    integer(c_int64_t) :: {variables}")
+    lines += directive(flavour, len(ranges), arguments)
+    lines += [f"    do {variable} = 1, {bound}" for variable, bound in ranges]
+    lines += fold(f"call {name}_body({names(of_body)})", indent=" " * 6)
+    lines += ["    end do"] * len(ranges) + ["  end subroutine", ""]
+    lines += fold(f"pure subroutine {name}_body({names(of_body)})", indent="  ")
+    lines += [f"    {ROUTINES[flavour]}"] * bool(ROUTINES[flavour])
+    lines += declare(of_body, in_loop=False)
+    return "\n".join(lines).lstrip()
