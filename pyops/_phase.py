@@ -10,14 +10,7 @@ import numpy as np
 
 from . import _kernels
 from ._arguments import by_position
-from ._arrays import (
-    Array,
-    buffers_for,
-    check_outputs,
-    hand_over,
-    on_device,
-    plain,
-)
+from ._arrays import Array, buffers_for, check_outputs, hand_over, on_device, plain
 from ._indices import Indices, check_rows, check_wanted
 from ._memory import new_array
 from ._plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
@@ -98,6 +91,7 @@ class Phase:
         one = "y" if name == "forward" else "dgy" if name == "jvp" else None
         self.labels = {o: "out" if o == one else f"out: {o}" for o in self.outputs}
 
+        self.no_memory = f"{self.caller}: not enough memory for the working arrays"
         self.room, self.kernel = room, special or ("double_backward" if second else name)
         self.kernel += "_kept" * keeping
         self._variants = self._compiled()
@@ -139,15 +133,11 @@ class Phase:
     ) -> tuple[Array | None, ...]:
         """Check a call, run its kernel and return its outputs."""
         given = self._readable(given)
-        rows: dict[str, Any] = {}
-        if self.signature.indexed:
-            rows = {n: options[n] for n in self.signature.indexed if n in options}
-            options = {n: value for n, value in options.items() if n not in rows}
+        options, rows = self._without_rows(options) if self.signature.indexed else (options, {})
         plan = self._plan(given, options, wanted)
         if plan is None:
             return self._on_device(given, {**options, **rows}, wanted, out, accumulate)
         inputs = self._inputs(given)
-        inputs += [np.zeros(shape, plan.dtype).T for shape in plan.zeros]
         if out is not None or accumulate is not False:
             check_outputs(self.caller, self.labels, plan.outputs, plan.dtype, out, accumulate)
         buffers: list[Array | None]
@@ -164,21 +154,51 @@ class Phase:
         for arrays, places in zip((inputs, outputs), plan.flat, strict=True):
             for i in places:
                 arrays[i] = arrays[i].T.reshape(-1)
-        values = [
-            *plan.constants,
-            team(),
-            accumulate,
-            *(given[0]._indices(plan.read) if plan.read else ()),
-            *(
-                self._rows(name, rows.get(name), length, given[0])
-                for name, length in plan.indexed.items()
-            ),
-            *inputs,
-            *outputs,
-        ]
+        values = self._values(plan, given, rows, (team(), accumulate), inputs, outputs)
         if plan.kernel(*plan.order(values)):
-            raise MemoryError(f"{self.caller}: not enough memory for the working arrays")
+            raise MemoryError(self.no_memory)
         return tuple(buffers) if out is None else hand_over(buffers, out)
+
+    def prepared(
+        self,
+        given: Sequence[Any],
+        options: dict[str, Any],
+        wanted: Collection[str] | None,
+        threads: Any,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+    ) -> dict[str, Any] | None:
+        """Return the arguments of the kernel by name, with stand-ins for `threads`, the inputs that
+        are given and the requested outputs; None if the outputs are constants."""
+        options, rows = self._without_rows(options)
+        plan = self._plan(given, options, wanted)
+        if plan is None or plan.fill is not None:
+            return None
+        values = self._values(plan, given, rows, (threads, False), inputs, outputs)
+        return dict(zip(plan.names, values, strict=True))
+
+    def _without_rows(self, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the options, and those among them that are row numbers."""
+        rows = {n: options[n] for n in self.signature.indexed if n in options}
+        return {n: value for n, value in options.items() if n not in rows}, rows
+
+    def _values(
+        self,
+        plan: Plan,
+        given: Sequence[Any],
+        rows: Mapping[str, Any],
+        run: tuple[Any, Any],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+    ) -> list[Any]:
+        """Return what `plan.names` lists; `run` is threads and accumulate."""
+        indices = given[0]._indices(plan.read) if plan.read else ()
+        if plan.indexed:
+            lengths = plan.indexed.items()
+            indices += tuple(self._rows(n, rows.get(n), length, given[0]) for n, length in lengths)
+        if plan.zeros:
+            inputs = [*inputs, *(np.zeros(shape, plan.dtype).T for shape in plan.zeros)]
+        return [*plan.constants, *run, *indices, *inputs, *outputs]
 
     def _on_device(self, given: Sequence[Any], *rest: Any) -> tuple[Any, ...]:
         """Run a call with arrays on a CUDA device."""

@@ -1,8 +1,8 @@
 """Number of threads of the kernels."""
 
-import functools
 import os
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,8 +15,6 @@ _available: Callable[[], int] = _kernels.pyops_process.available_threads
 _processors: Callable[[], int] = _kernels.pyops_process.available_processors
 _startable: Callable[[int], int] = _kernels.pyops_process.startable_threads
 MOST = 1024
-_asked: int | None = None
-_available_then = MOST  # number available when set_num_threads was called
 _started = threading.local()  # .number: most threads that have started for the calling thread
 _trial = threading.Lock()  # concurrent trials would compete for threads
 
@@ -43,7 +41,6 @@ def set_num_threads(number: int | None) -> None:
     TypeError, ValueError
         If `number` is neither None nor a positive integer.
     """
-    global _asked, _available_then
     if number is not None:
         if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)):
             raise TypeError(
@@ -52,7 +49,7 @@ def set_num_threads(number: int | None) -> None:
         number = int(number)
         if not 1 <= number <= MOST:
             raise ValueError(f"set_num_threads: number: expected 1 to {MOST}, got {number}")
-    _asked, _available_then = number, _available()
+    limits[0], limits[1] = number or 0, _available()
 
 
 @eager
@@ -67,9 +64,10 @@ def get_num_threads() -> int:
 
 def _number() -> int:
     available = _available()
-    if _asked is None:
-        return min(available, _processors(), _quota())
-    return _asked if available >= _available_then else min(_asked, available)
+    chosen, available_then, quota = limits
+    if not chosen:
+        return min(available, _processors(), quota)
+    return chosen if available >= available_then else min(chosen, available)
 
 
 def team() -> int:
@@ -82,7 +80,6 @@ def team() -> int:
     return min(number, started)
 
 
-@functools.cache
 def _quota() -> int:
     """Return the processors that the control groups allow this process."""
     return max(1, min((int(share) for share in _quotas(Path("/"))), default=MOST))
@@ -112,3 +109,8 @@ def _lines(file: Path) -> list[str]:
         return file.read_text().splitlines()
     except OSError:
         return []
+
+
+limits = array("i", [0, MOST, _quota()])
+"""The number set or 0, the number available when it was set, and the quota; also read by the
+handler of JAX, whose `team` follows the one above."""
