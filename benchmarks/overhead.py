@@ -80,7 +80,7 @@ def in_jax() -> Iterator[tuple[str, Callable[[], object]]]:
 
     plain, graph, x = pyops.Graph(SRC, DST), pj.Graph(SRC, DST), jnp.ones(SHAPE)
 
-    def own(x):
+    def own(x, graph=graph):
         return pj.aggregate(graph, x)
 
     def slope(function):
@@ -94,6 +94,7 @@ def in_jax() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "pyops.jax", lambda: own(x).block_until_ready()
     yield "pyops.jax, pyops.Graph", lambda: pj.aggregate(plain, x).block_until_ready()
     yield "pyops.jax, jax.jit", lambda: jitted(x).block_until_ready()
+    yield "pyops.jax, jax.jit, graph as an argument", lambda: jitted(x, graph).block_until_ready()
     yield "pyops.jax, jax.jit of jax.grad", lambda: steep(x).block_until_ready()
 
 

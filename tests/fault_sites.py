@@ -22,7 +22,7 @@ NOT_SEEDED = {"both_kinds"}
 NOT_SEEDED |= {f"runtime/{name}" for name in ("machine", "prefetch", "process", "tuning")}
 """Modules whose faults change no result: prefetches, names, sizes, thread counts and forks."""
 BLIND = {
-    "test_blocks_of_libraries test_compat* test_jax test_onnx test_torch*": (
+    "test_blocks_of_libraries test_compat* test_jax* test_onnx test_torch*": (
         "front ends, which call the kernels that tests of the operators call"
     ),
     "test_examples": "programs, whose operators are all in the table",

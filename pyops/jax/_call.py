@@ -4,18 +4,52 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
+import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import graph as _graph
+from .._arrays import VARIANTS
 from .._operator import OPERATORS, Operator
+from .._schema import Procedure
+from . import _handler
 
 _MOST_GRAPHS = 32
-_recent: deque[tuple[tuple[Any, ...], tuple[Any, ...], _graph.Graph]] = deque(maxlen=_MOST_GRAPHS)
+_recent: deque[tuple[tuple[Any, ...], tuple[Any, ...], _graph.Graph]] = deque()
+
+
+class _Source(int):
+    """Where the handler finds an argument: the number of a buffer, or one of those below."""
+
+
+_CONSTANT, _TEAM = _Source(-1), _Source(-2)
+
+
+class Constants:
+    """Index arrays that are constants of a program, identified by their contents in its text."""
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        self.arrays = tuple(arrays)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constants) and self._ids() == other._ids()
+
+    def __hash__(self) -> int:
+        return hash(self._ids())
+
+    def _ids(self) -> tuple[int, ...]:
+        return tuple(map(id, self.arrays))
+
+    def __repr__(self) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for array in self.arrays:
+            digest.update(np.ascontiguousarray(array).data)
+        return repr(digest.hexdigest())
 
 
 @dataclass(frozen=True)
@@ -34,6 +68,8 @@ class Call:
     """Flags of the phase's array parameters that are present among the remaining arrays."""
     wanted: tuple[str, ...]
     options: tuple[tuple[str, Any], ...]
+    constants: Constants | str | None = None
+    """The index arrays and row numbers, or their digest, if they are constants of the program."""
 
     @property
     def op(self) -> Operator:
@@ -71,8 +107,13 @@ def text_of(call: Call, inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
     return repr((fields, len(inputs), tuple(kinds)))
 
 
-def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]) -> None:
-    """Execute a call on the memory of its arrays."""
+def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]) -> Any:
+    """Return the plan by which the handler calls the kernel, or execute the call and return None.
+
+    A plan has the text, the number of the kernel, its arguments and their sources, the message if
+    memory is short, the contents of the leading buffers for which it is valid, the graph, and the
+    owners of the arrays that the arguments point to.
+    """
     call, count, kinds = _told(text)
     arrays = [
         np.frombuffer(view, dtype).reshape(shape)
@@ -81,28 +122,68 @@ def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]
     given, out = arrays[:count], arrays[count:]
     options = dict(call.options)
     options.update(zip(call.rows, given[call.indices :], strict=False))
-    graph = (_graph_of(tuple(given[: call.indices]), call.sizes),) if call.sizes else ()
+    kept, graph = _graph_of(arrays[: call.indices], call.sizes) if call.sizes else ((), ())
     given = call.places(given)
-    phase: Any = call.op if call.phase == "forward" else getattr(call.op, call.phase)
-    if not call.phase.endswith("backward"):
-        phase(*graph, *given, out=out[0], **options)
-        return
-    names = [*call.op.signature.inputs, "gy"][: None if call.phase == "double_backward" else -1]
-    held = dict(zip(call.wanted, out, strict=True))
-    phase(*graph, *given, wanted=call.wanted, out=[held.get(n) for n in names], **options)
+    if call.phase == "attention":
+        call.op.attention(*graph, *given, out=out[0], **options)
+        return None
+    phase, wanted = call.op._phases[call.phase], call.wanted or None
+    places: list[int | None] = [*[None] * (len(phase.outputs) - 1), 0]
+    if call.wanted:
+        found = {name: place for place, name in enumerate(call.wanted)}
+        places = [found.get(name[1:]) for name in phase.outputs]
+    kernel = _handler.kernels.get(f"{phase.room}_{phase.kernel}_{VARIANTS[out[0].dtype.char]}")
+    values = None
+    if kernel is not None:
+        results = [_Source(count + place) for place in places if place is not None]
+        sources = [*map(_Source, range(call.leading, count))]
+        values = phase.prepared((*graph, *given), options, wanted, _TEAM, sources, results)
+    if values is None:
+        buffers = [None if place is None else out[place] for place in places]
+        phase.run((*graph, *given), options, wanted, buffers)
+        return None
+    contents = *kept, *map(np.array, arrays[call.indices : call.leading])
+    if call.constants:
+        contents = ()
+    arguments = _arguments(phase.interface, values)
+    return text, kernel, *arguments, phase.no_memory, contents, *(graph or [None]), values
 
 
-def _graph_of(indices: tuple[Any, ...], sizes: tuple[int, ...]) -> _graph.Graph:
-    """Return the graph of index arrays, packed once and cached while it is in use.
+def _arguments(interface: Procedure, values: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    """Return the arguments of a kernel in slots of 8 bytes, and their sources."""
+    sources = []
+    slots = []
+    for argument in interface.arguments[:-1]:
+        value = values.get(argument.name) if argument.is_array else values[argument.name]
+        sources.append(value if isinstance(value, _Source) else _CONSTANT)
+        if isinstance(value, np.ndarray):
+            value = value.ctypes.data
+        elif value is None or isinstance(value, _Source):
+            value = 0
+        real = argument.type == "float64" and not argument.is_array
+        slots.append(struct.pack("d" if real else "q", value))
+    return b"".join(slots), struct.pack(f"{len(sources)}i", *sources)
+
+
+def _graph_of(
+    indices: Sequence[Any], sizes: tuple[int, ...]
+) -> tuple[tuple[Any, ...], tuple[_graph.Graph]]:
+    """Return copies of index arrays and their graph, packed once and cached while it is in use.
 
     Identified by contents, not by address: freed memory is reused.
     """
-    for others, other_sizes, graph in list(_recent):
-        alike = sizes == other_sizes and len(indices) == len(others)
-        if alike and all(map(np.array_equal, indices, others)):
-            return graph
-    ids = indices[2] if len(indices) > 2 else None
-    kept = tuple(np.array(a) for a in indices)
-    graph = _graph._restore(kept[0], kept[1], None if ids is None else kept[2], *sizes)
+    for kept, other_sizes, graph in list(_recent):
+        if sizes == other_sizes and _same(indices, kept):
+            return kept, (graph,)
+    kept = tuple(map(np.array, indices))
+    graph = _graph._restore(kept[0], kept[1], kept[2] if len(kept) > 2 else None, *sizes)
+    if len(_recent) == _MOST_GRAPHS:
+        _handler.forget(_recent.pop()[2])
     _recent.appendleft((kept, sizes, graph))
-    return graph
+    return kept, (graph,)
+
+
+def _same(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(arrays) == len(others) and all(
+        a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(arrays, others, strict=True)
+    )

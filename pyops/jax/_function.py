@@ -17,7 +17,7 @@ from .._indices import check_bounds, check_length, check_rows, check_wanted
 from .._operator import Operator
 from .._schema import Indexed
 from ..graph import Graph as PlainGraph
-from ._call import Call
+from ._call import Call, Constants
 from ._devices import alike
 from ._graph import (
     SIZES,
@@ -87,7 +87,10 @@ def function(op: Operator) -> Callable[..., Any]:
 
 
 def _run(told: Call, *arrays: Any) -> jax.Array:
-    if any(isinstance(a, jax.core.Tracer) for a in arrays):
+    traced = [isinstance(a, jax.core.Tracer) for a in arrays]
+    if any(traced):
+        if told.leading and not any(traced[: told.leading]):
+            told = replace(told, constants=Constants(arrays[: told.leading]))
         (y,) = value.bind(*alike(arrays), call=told)
     else:
         (y,) = compiled(value, told)(*arrays)

@@ -20,12 +20,13 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
+from .._threads import limits
 from . import _handler
 from ._call import Call, run, text_of
 from ._devices import together
 
 TARGET = "pyops"
-jax.ffi.register_ffi_target(TARGET, _handler.target(run), platform="cpu")
+jax.ffi.register_ffi_target(TARGET, _handler.target(run, limits), platform="cpu")
 SIZES = "num_src", "num_dst", "num_edges"
 
 
@@ -39,6 +40,8 @@ def _primitive(name: str) -> Primitive:
 
 
 def _run(primitive: Primitive, *arrays: Any, call: Call) -> Any:
+    if call.constants is not None:  # graphs of equal sizes share a compiled function
+        call = replace(call, constants=None)
     with jax.disable_jit(False):  # else the compiled function would bind the primitive again
         return compiled(primitive, call)(*arrays)
 
@@ -73,6 +76,8 @@ def _batch(primitive: Primitive, arrays: Any, axes: Any, *, call: Call) -> Any:
     """Evaluate the primitive for each element of a batch in turn."""
     moved = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(arrays, axes, strict=True)]
     many = [together(a) for a, d in zip(moved, axes, strict=True) if d is not None]
+    if any(d is not None for d in axes[: call.leading]):
+        call = replace(call, constants=None)
 
     def one(some: Any) -> Any:
         rest = iter(some)
