@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.compilers import Build, Sources, command
+from tests.frameworks.fortran.compilers import Build, Sources, command
 
 SOURCE = Path(__file__).with_suffix(".f90")
 PREAMBLE = (

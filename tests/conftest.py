@@ -12,7 +12,7 @@ os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
 )
 
-with suppress(ImportError):  # tests/cuda has to run in an environment with pytest alone
+with suppress(ImportError):  # frameworks/cuda has to run where there is pytest alone
     from threadpoolctl import threadpool_limits
 
     # The references multiply small matrices, for which threads of BLAS do not pay.

@@ -15,9 +15,9 @@ import numpy as np
 
 import pyops
 
-from . import broadcasts
-from .cases import CASES, EVERY_VARIANT, PHASES
 from .levels import TUNABLES, loaded, searched
+from .support import broadcasts
+from .support.cases import CASES, EVERY_VARIANT, PHASES
 
 
 def problems(dtype):

@@ -14,8 +14,8 @@ import numpy as np
 
 import pyops
 
-from .cases import OPERATORS, PHASES, VARIANTS, representative
-from .graphs import drawn
+from .support.cases import OPERATORS, PHASES, VARIANTS, representative
+from .support.graphs import drawn
 
 OURS = "libpyops", "_kernels"
 COMMAND = (

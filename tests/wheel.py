@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from subprocess import PIPE, STDOUT
 
-ROOT = Path(__file__).parents[1]
+from . import ROOT
 
 
 def say(message):
@@ -72,7 +72,7 @@ def check(sdist, wheel, folder, arguments):
     python = folder / "venv" / "bin" / "python"
     run(python, "-m", "pip", "install", "--upgrade", "pip>=25.1")
     run(python, "-m", "pip", "install", wheel)
-    print(run(python, ROOT / "tests" / "installed.py", cwd=folder), flush=True)
+    print(run(python, ROOT / "tests" / "support" / "installed.py", cwd=folder), flush=True)
     print(run(python, "-m", "pyops", cwd=folder), flush=True)
 
     shutil.unpack_archive(sdist, folder)

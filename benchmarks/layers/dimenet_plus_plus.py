@@ -41,7 +41,7 @@ def molecules(count, atoms, seed=0):
 def models():
     """Return the original and the drop-in with the same weights."""
     import pyops.torch.nn
-    from tests.dimenet_original import ROUNDED, substituted
+    from tests.frameworks.torch.nn.dimenet_original import ROUNDED, substituted
 
     torch.manual_seed(0)
     with substituted(basis=ROUNDED) as dimenet:
@@ -52,7 +52,7 @@ def models():
 
 
 def make_step(count, atoms):
-    from tests.dimenet_original import edges_within, substituted, triplets
+    from tests.frameworks.torch.nn.dimenet_original import edges_within, substituted, triplets
 
     z, pos, batch = molecules(count, atoms)
     index = edges_within(pos, CUTOFF, batch)
@@ -78,7 +78,7 @@ def make_step(count, atoms):
 def make_interaction(count, atoms, on_graph):
     """Return forward and backward of one block, by triplets or, for the drop-in, by the graph."""
     import pyops.torch
-    from tests.dimenet_original import edges_within, triplets
+    from tests.frameworks.torch.nn.dimenet_original import edges_within, triplets
 
     z, pos, batch = molecules(count, atoms)
     j, i = edges_within(pos, CUTOFF, batch)

@@ -6,7 +6,7 @@ derivatives follow by complex step.
 
 import importlib
 
-from ..complex_step import derivative
+from ..support.complex_step import derivative
 
 
 def reference(problem, phase):

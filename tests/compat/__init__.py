@@ -1,0 +1,1 @@
+"""Checks of the calls of pylibcugraphops."""

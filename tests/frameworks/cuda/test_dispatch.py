@@ -1,0 +1,533 @@
+"""The device front end: accepted arguments, refusals and their messages."""
+
+import copy
+import functools
+import pickle
+import subprocess
+import sys
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import pyops
+from pyops import blocks
+from pyops.cuda import DeviceGraph, _device, _door
+from pyops.cuda._graph import PIECE, cut
+
+from ...support.cases import OPERATORS, PHASES, representative, variants
+from ...support.compare import assert_same
+from ...support.graphs import drawn
+from .host import COMPILER
+from .platform import OnDevice, Platform, to_device
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+every_phase = pytest.mark.parametrize("phase", PHASES)
+
+
+@pytest.fixture(autouse=True)
+def platform(monkeypatch):
+    made = Platform()
+    monkeypatch.setattr(_device, "found", lambda: made)
+    return made
+
+
+MATRICES = next(variants(OPERATORS["kernel_conv"]))
+
+
+def problem(op="gno_aggregate", dtype=np.float32):
+    """Return the same call on the host and on the device."""
+    case = MATRICES if op == "kernel_conv" else representative(op)
+    here = case.problem(drawn(9, 7, 60)).map(dtype)
+    there = here.map(to_device)
+    if here.graph is not None:
+        there = SimpleNamespace(
+            run=functools.partial(_run, there, here.graph.to_device()), arrays=there.arrays
+        )
+    return here, there
+
+
+def _run(problem, graph, phase, **keywords):
+    function = problem.op if phase == "forward" else getattr(problem.op, phase)
+    arrays = [problem.arrays[name] for name in problem.names(phase)]
+    results = function(graph, *arrays, **{**problem.options, **keywords})
+    return results if isinstance(results, tuple) else (results,)
+
+
+GRAPH = pyops.Graph([0, 1, 2], [1, 2, 0])
+FEATURES, KAPPA = np.ones((3, 2), "f"), np.ones((3, 4), "f")
+
+
+def call(graph=GRAPH, features=FEATURES, kappa=KAPPA, move=to_device, **keywords):
+    if isinstance(graph, pyops.Graph):
+        graph = graph.to_device()
+    arrays = [move(a) if type(a) is np.ndarray else a for a in (features, kappa)]
+    return pyops.gno_aggregate(graph, *arrays, **keywords)
+
+
+def host(array):
+    """Return an array that `call` leaves on the host."""
+    return array.view(np.memmap)
+
+
+REFUSED = {
+    "array on the host": (
+        lambda: call(kappa=host(KAPPA)),
+        TypeError,
+        "gno_aggregate: kappa: expected an array on the device like the other arguments, "
+        "got numpy.memmap",
+    ),
+    "a list": (
+        lambda: call(features=[[1.0]]),
+        TypeError,
+        "gno_aggregate: features: expected an array on the device like the other arguments, "
+        "got list",
+    ),
+    "graph on the host": (
+        lambda: pyops.gno_aggregate(GRAPH, to_device(FEATURES), to_device(KAPPA)),
+        TypeError,
+        "gno_aggregate: graph: expected a graph on the device like the arrays, "
+        "graph.to_device(), got one on the host",
+    ),
+    "arrays on the host": (
+        lambda: pyops.gno_aggregate(GRAPH.to_device(), FEATURES, KAPPA),
+        TypeError,
+        "gno_aggregate: features: expected an array on the device like the other arguments, "
+        "got numpy.ndarray",
+    ),
+    "cotangent on the host": (
+        lambda: pyops.gno_aggregate.double_backward(
+            GRAPH.to_device(), to_device(FEATURES), to_device(KAPPA), FEATURES, None, None
+        ),
+        TypeError,
+        "gno_aggregate.double_backward: gy: expected an array on the device like the other "
+        "arguments, got numpy.ndarray",
+    ),
+    "two devices": (
+        lambda: call(kappa=to_device(KAPPA, 1)),
+        ValueError,
+        "gno_aggregate: kappa: expected device 0 like graph, got device 1",
+    ),
+    "two devices without a graph": (
+        lambda: pyops.add(to_device(KAPPA), to_device(KAPPA, 1)),
+        ValueError,
+        "add: x2: expected device 0 like x1, got device 1",
+    ),
+    "graph on another device": (
+        lambda: call(GRAPH.to_device(1)),
+        ValueError,
+        "gno_aggregate: features: expected device 1 like graph, got device 0",
+    ),
+    "no such device": (
+        lambda: GRAPH.to_device(2),
+        ValueError,
+        "Graph.to_device: device: expected an integer from 0 to 1, got 2",
+    ),
+    "no number of a device": (
+        lambda: GRAPH.to_device("gpu"),
+        TypeError,
+        "Graph.to_device: device: expected an integer, got 'gpu'",
+    ),
+    "no graph": (
+        lambda: pyops.gno_aggregate(to_device(FEATURES), to_device(FEATURES), to_device(KAPPA)),
+        TypeError,
+        "gno_aggregate: graph: expected pyops.Graph, got ndarray",
+    ),
+    "shape": (
+        lambda: call(kappa=np.ones((4, 4), "f")),
+        ValueError,
+        "gno_aggregate: kappa: expected shape (num_edges=3, in_features*out_features), got (4, 4)",
+    ),
+    "half precision": (
+        lambda: call(features=FEATURES.astype("e")),
+        TypeError,
+        "gno_aggregate: features: expected float32 or float64, got float16",
+    ),
+    "mixed precision": (
+        lambda: call(kappa=KAPPA.astype("d")),
+        TypeError,
+        "gno_aggregate: kappa: expected float32 like features, got float64",
+    ),
+    "None": (
+        lambda: call(features=None),
+        TypeError,
+        "gno_aggregate: features: expected a NumPy array, got None",
+    ),
+    "too many": (
+        lambda: pyops.exp(to_device(KAPPA), to_device(KAPPA)),
+        TypeError,
+        "exp: expected arguments (x), got 2 of them",
+    ),
+    "precision": (
+        lambda: call(precision="half"),
+        ValueError,
+        "gno_aggregate: precision: expected one of ('highest', 'tf32x3', 'tf32'), got 'half'",
+    ),
+    "precision without products": (
+        lambda: call(precision="tf32"),
+        ValueError,
+        "gno_aggregate: precision: expected 'highest', as no matrices are multiplied, got 'tf32'",
+    ),
+    "option": (
+        lambda: call(colour=1),
+        TypeError,
+        "gno_aggregate: unexpected option 'colour'; options are: none",
+    ),
+    "out on the host": (
+        lambda: call(out=np.ones((3, 2), "f")),
+        TypeError,
+        "gno_aggregate: out: expected an array on the device like the arguments, got numpy.ndarray",
+    ),
+    "out on another device": (
+        lambda: call(out=to_device(np.ones((3, 2), "f"), 1)),
+        ValueError,
+        "gno_aggregate: out: expected device 0 like the arguments, got device 1",
+    ),
+    "type of out": (
+        lambda: call(out=to_device(np.ones((3, 2)))),
+        TypeError,
+        "gno_aggregate: out: expected float32 like the inputs, got float64",
+    ),
+    "shape of out": (
+        lambda: call(out=to_device(np.ones((3, 3), "f"))),
+        ValueError,
+        "gno_aggregate: out: expected shape (3, 2), got (3, 3)",
+    ),
+    "elements of out": (
+        lambda: call(out=to_device(np.broadcast_to(np.ones((3, 1), "f"), (3, 2)))),
+        ValueError,
+        "gno_aggregate: out: expected distinct elements, got strides (4, 0)",
+    ),
+    "block on two sides": (
+        lambda: blocks.pack_dimenet(to_device(KAPPA), KAPPA),
+        TypeError,
+        "pack_dimenet: B: expected an array on a device, got numpy.ndarray",
+    ),
+    "half precision of a block": (
+        lambda: blocks.pack_dimenet(to_device(KAPPA.astype("e")), to_device(KAPPA)),
+        TypeError,
+        "pack_dimenet: A: expected float32 or float64, got float16",
+    ),
+    "out on the device, arguments on the host": (
+        lambda: pyops.gno_aggregate(GRAPH, FEATURES, KAPPA, out=to_device(np.ones((3, 2), "f"))),
+        TypeError,
+        "gno_aggregate: out: expected a plain NumPy array",
+    ),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
+def test_refusals(refused):
+    function, error, text = refused
+    with pytest.raises(error) as caught:
+        function()
+    assert str(caught.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "replacement"),
+    [("rooms_set", lambda: frozenset(["gat"])), ("_function", lambda room, kernel: None)],
+    ids=["operator", "phase"],
+)
+def test_no_room(name, replacement, monkeypatch):
+    monkeypatch.setattr(_door, name, replacement)
+    with pytest.raises(NotImplementedError, match="gno_aggregate: no kernel for arrays on a dev"):
+        call()
+
+
+def test_out_that_overlaps():
+    x = np.ones((4, 3), "f")
+    moved = to_device(x)
+    one, other = moved.reshape(-1)[:6].reshape(2, 3), moved.reshape(-1)[3:9].reshape(2, 3)
+    inputs = [to_device(np.ones((2, 3), "f")) for _ in range(3)]
+    with pytest.raises(ValueError, match="out: gx2: expected memory of its own"):
+        pyops.multiply.backward(*inputs, out=(one, other))
+
+
+def test_out_that_is_an_input():
+    x = to_device(np.arange(6, dtype="f").reshape(2, 3))
+    expected = pyops.multiply(np.array(x), np.array(x))
+    assert pyops.multiply(x, x, out=x) is x
+    assert_same([np.array(x)], [expected])
+
+
+@every_phase
+def test_layouts(phase):
+    """Neither inputs nor results need to be contiguous."""
+    here, there = problem()
+    expected = there.run(phase)
+    spread = {
+        n: a if a is None else to_device(np.array(a, order="F")) for n, a in here.arrays.items()
+    }
+    strided = SimpleNamespace(op=here.op, arrays=spread, names=here.names, options=here.options)
+    assert_same(_run(strided, here.graph.to_device(), phase), expected)
+    out = [None if a is None else to_device(np.full(a.shape[::-1], 3, "f").T) for a in expected]
+    single = phase in ("forward", "jvp")
+    results = there.run(phase, out=out[0] if single else out)
+    for result, given, right in zip(results, out, expected, strict=True):
+        assert result is given
+        assert right is None or np.array_equal(result, right)
+
+
+def test_the_device_of_the_arguments_is_used(platform):
+    x = to_device(KAPPA, 1)
+    pyops.add(x, x)
+    assert platform.used == [1]
+
+
+def test_graph():
+    graph = drawn(9, 7, 60)
+    moved = graph.to_device(1)
+    assert isinstance(moved, DeviceGraph)
+    assert moved.device == 1
+    assert moved.to_host() is graph
+    for name in "num_src", "num_dst", "num_edges", "num_entries":
+        assert getattr(moved, name) == getattr(graph, name)
+    assert repr(moved) == f"Device{graph!r}"[:-1] + ", device=1)"
+    assert graph.to_device().device == 0
+    for name in "in_offsets", "out_nodes", "id_entries", "in_order":
+        assert moved._index(name) is moved._index(name)
+        assert np.array_equal(moved._index(name), graph._index(name))
+    rows = graph.dst[graph._index("in_order") - 1] + 1
+    assert np.array_equal(moved._index("in_rows"), rows)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))])
+def test_graph_copies(again):
+    moved = drawn(9, 7, 60).to_device(1)
+    other = again(moved)
+    assert other.device == 1
+    assert np.array_equal(other.to_host().src, moved.to_host().src)
+    assert np.array_equal(other._index("in_order"), moved._index("in_order"))
+
+
+def test_graph_of_a_graph():
+    moved = GRAPH.to_device(1)
+    assert moved.to_device(1) is moved
+    assert moved.to_device(0).device == 0
+    assert moved.to_device(0).to_host() is GRAPH
+    shared = moved.with_edge_ids([0, 0, 1], 2)
+    assert shared.device == 1
+    assert shared.num_edges == 2
+
+
+def test_graph_of_indices_on_the_device():
+    graph = pyops.Graph(to_device(GRAPH.src), to_device(GRAPH.dst))
+    assert np.array_equal(graph.src, GRAPH.src)
+    assert np.array_equal(graph.dst, GRAPH.dst)
+    with pytest.raises(TypeError, match=r"src: expected int32 or int64, got float32"):
+        pyops.Graph(to_device(GRAPH.src.astype("f")), GRAPH.dst)
+
+
+def test_blocks():
+    parts = [np.random.default_rng(0).random(shape) for shape in ((3, 2), (3,), (4, 3), (4,))]
+    block = blocks.pack_gno(*map(to_device, parts))
+    assert isinstance(block, OnDevice)
+    assert np.array_equal(block, blocks.pack_gno(*parts))
+    again = blocks.unpack_gno(block, dim=2, hidden=3)
+    for part, expected in zip(again, parts, strict=True):
+        assert isinstance(part, OnDevice)
+        assert np.array_equal(part, expected)
+
+
+def test_row_numbers_are_copied_once(platform):
+    """Row indices are copied once, and again if other values, another type or changed in place."""
+    graph = pyops.Graph([0, 1, 2, 0], [1, 0, 0, 2])
+    moved, x = graph.to_device(), np.random.default_rng(0).random((4, 3))
+    reverse = np.array([1, 0, 3, 2])
+
+    def copies(rows):
+        before = platform.copies
+        got = pyops.edge_to_edge(moved, to_device(x), exclude="image", reverse=rows)
+        assert_same([np.array(got)], [pyops.edge_to_edge(graph, x, exclude="image", reverse=rows)])
+        return platform.copies - before
+
+    copies(reverse)
+    assert copies(reverse) == 0
+    assert copies(reverse.copy()) == 0
+    assert copies(reverse.astype(np.int32)) == 1
+    reverse[2:] = -1
+    assert copies(reverse) == 1
+    reverse[2:] = 2
+    with pytest.raises(ValueError, match="reverse: expected the reverse of an edge to have"):
+        copies(reverse)
+
+
+def test_pieces_of_rows():
+    degrees = np.array([0, 3 * PIECE, 1, PIECE, PIECE + 1, 0])
+    pieces, joins = cut(np.concatenate([[0], np.cumsum(degrees)]))
+    row, start, stop = pieces.T
+    assert (stop - start).max() <= PIECE
+    assert np.array_equal(np.diff(joins), [1, 3, 1, 1, 2, 1])
+    assert np.array_equal(np.bincount(row, stop - start), degrees)
+    assert np.array_equal(start[1:], stop[:-1])
+
+
+@pytest.mark.parametrize(
+    "case", [representative("gno_conv"), *variants(OPERATORS["kernel_conv"])], ids=str
+)
+def test_long_rows(case):
+    """Rows of several segments, and more coordinates than registers hold."""
+    here = case.problem(drawn(3, 2, 5 * PIECE // 2), dim=5)
+    graph = here.graph.to_device()
+    assert len(graph._index("in_pieces")) > graph.num_dst
+    for phase in PHASES:
+        expected, got = here.run(phase), _run(here.map(to_device), graph, phase)
+        for a, b in zip(got, expected, strict=True):
+            if b is not None:
+                assert abs(a - b).max() <= 1e-13 * abs(b).max()
+
+
+def test_several_workspaces(monkeypatch):
+    """Segments and edges exceed a single workspace."""
+    for op in "gno_conv", "kernel_conv", "gno_kernel":
+        _, there = problem(op, np.float64)
+        expected = [there.run(phase) for phase in PHASES]
+        monkeypatch.setattr(f"pyops.cuda.{_MODULES[op]}.WORKSPACE", 3000)
+        for phase, right in zip(PHASES, expected, strict=True):
+            for a, b in zip(there.run(phase), right, strict=True):
+                assert abs(a - b).max() <= 1e-14 * abs(b).max()
+
+
+_MODULES = {
+    "gno_conv": "_convolution",
+    "kernel_conv": "_convolution",
+    "gno_kernel": "ops.gno_kernel",
+}
+
+
+@pytest.mark.parametrize(
+    ("precision", "least", "most"), [("tf32", 1e-5, 4e-3), ("tf32x3", 0, 4e-6)]
+)
+@pytest.mark.parametrize(
+    "op", ["gno_conv", "kernel_conv", "gno_kernel", "ono_encode", "dimenet_aggregate"]
+)
+def test_precision(op, precision, least, most):
+    """Products have factors of 11 bits, or of two such parts; float64 is not affected."""
+    for dtype in np.float32, np.float64:
+        here, there = problem(op, dtype)
+        for phase in PHASES:
+            exact = here.map(np.float64).run(phase)
+            errors = [
+                abs(a - b).max() / abs(b).max()
+                for a, b in zip(there.run(phase, precision=precision), exact, strict=True)
+            ]
+            if dtype is np.float64:
+                assert max(errors) < 1e-12
+            else:
+                assert least < max(errors) < most
+
+
+@pytest.mark.parametrize("op", sorted({*_door.rooms()} & OPERATORS.keys()))
+def test_a_precision_is_taken_where_matrices_are_multiplied(op, platform, monkeypatch):
+    multiply, asked = platform.runtime.matmul, []
+
+    def product(a, b, out=None, precision="highest"):
+        asked.append(precision)
+        return multiply(a, b, out, precision)
+
+    monkeypatch.setattr(platform.runtime, "matmul", product)
+    _, there = problem(op)
+    precision = "tf32" if op.startswith(_door.PRECISE) else "highest"
+    for phase in PHASES:
+        there.run(phase, precision=precision)
+    assert {*asked} == ({"tf32"} if precision == "tf32" else set())
+
+
+def test_too_little_memory(platform, monkeypatch):
+    def empty(shape, dtype):
+        raise MemoryError("Out of memory allocating 1 bytes")
+
+    monkeypatch.setattr(platform.runtime, "empty", empty)
+    with pytest.raises(MemoryError, match=r"exp: not enough memory on device 0: Out of memory"):
+        pyops.exp(to_device(KAPPA))
+
+
+@pytest.mark.parametrize("text", ["CUDA out of memory.", "CUBLAS_STATUS_ALLOC_FAILED"])
+def test_too_little_memory_of_other_libraries(platform, monkeypatch, text):
+    monkeypatch.setattr(platform.runtime, "empty", mock.Mock(side_effect=RuntimeError(text)))
+    with pytest.raises(MemoryError, match="exp: not enough memory on device 0: "):
+        pyops.exp(to_device(KAPPA))
+
+
+def test_other_errors_of_the_runtime(platform, monkeypatch):
+    monkeypatch.setattr(platform.runtime, "empty", mock.Mock(side_effect=RuntimeError("launch")))
+    with pytest.raises(RuntimeError, match=r"^launch$"):
+        pyops.exp(to_device(KAPPA))
+
+
+def test_no_compiler_of_cuda(platform, monkeypatch):
+    error = ImportError("libnvrtc.so.13")
+    monkeypatch.setattr(platform.runtime, "_run", mock.Mock(side_effect=error))
+    with pytest.raises(ImportError, match=r"exp: .*pyops\[cuda\].*: libnvrtc"):
+        pyops.exp(to_device(KAPPA))
+
+
+def test_no_cupy(monkeypatch):
+    monkeypatch.setattr(_device, "found", _device.Platform)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(ImportError, match=r"exp: arrays on a CUDA device need CuPy.*pyops\[cuda\]"):
+        pyops.exp(to_device(KAPPA))
+    with pytest.raises(ImportError, match=r"Graph\.to_device: arrays on a CUDA device need CuPy"):
+        GRAPH.to_device()
+
+
+def test_no_driver(monkeypatch):
+    def count():
+        raise RuntimeError("cudaErrorInsufficientDriver")
+
+    driver = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=count))
+    monkeypatch.setattr(_device, "found", _device.Platform)
+    monkeypatch.setattr(_device, "cupy_runtime", lambda: None)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=driver))
+    text = "expected a CUDA device and its driver, got: cudaErrorInsufficientDriver"
+    with pytest.raises(RuntimeError, match=f"Graph.to_device: {text}"):
+        GRAPH.to_device()
+
+
+def test_the_real_library_without_a_device(monkeypatch):
+    cupy = pytest.importorskip("cupy")
+    try:
+        pytest.skip(f"{cupy.cuda.runtime.getDeviceCount()} devices")
+    except cupy.cuda.runtime.CUDARuntimeError:
+        monkeypatch.setattr(_device, "found", _device.Platform)
+        with pytest.raises(RuntimeError, match=r"Graph\.to_device: expected a CUDA device"):
+            GRAPH.to_device()
+
+
+class Foreign:
+    """Array of another library, with protocols only."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+
+def test_other_libraries(platform, monkeypatch):
+    """All objects that support DLPack or the CUDA array interface are accepted."""
+    adopt = platform.adopt
+
+    def adopt_any(value):
+        return adopt(value if isinstance(value, np.ndarray) else to_device(value.array))
+
+    monkeypatch.setattr(platform, "adopt", adopt_any)
+    old = type("Old", (), {"array": KAPPA, "__cuda_array_interface__": {}})
+    for value in Foreign(KAPPA), old():
+        assert np.array_equal(pyops.negative(value), -KAPPA)
+
+
+def test_rooms_are_operators():
+    assert set(_door.rooms()) <= {op.room for op in pyops._operator.OPERATORS.values()}
+
+
+def test_nothing_is_imported_before_it_is_needed():
+    code = (
+        "import sys, numpy as np, pyops\n"
+        "pyops.exp(np.ones(3)), pyops.Graph([0], [0])\n"
+        "try: pyops.exp([1.0])\nexcept TypeError: pass\n"
+        "assert not any(name.startswith(('pyops.cuda', 'cupy')) for name in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

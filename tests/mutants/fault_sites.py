@@ -1,0 +1,125 @@
+"""Locations of seeded faults, by family, and the tests that can detect them."""
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+
+from .. import ROOT
+
+FORTRAN = ROOT / "fortran"
+KERNELS = {
+    name: folder / f"{name}.fypp"
+    for folder in sorted(path.parent for path in FORTRAN.glob("*/meson.build"))
+    for listed in re.findall(r"^words = \[(.*?)\]", (folder / "meson.build").read_text(), re.DOTALL)
+    for name in re.findall(r"'(\w+)'", listed)
+}
+"""Sources of the kernels, as listed in the build files of their folders."""
+OPERATORS = sorted(name for name in KERNELS if (ROOT / "pyops" / "ops" / f"{name}.py").exists())
+FAMILIES = {path.parent.name: f"{path.parent.name}/*" for path in KERNELS.values()}
+FAMILIES |= {"macros": "*", "nodes": "nodes/*"}
+"""Families of templates under fortran/, from which equal numbers of faults are drawn."""
+NOT_SEEDED = {"both_kinds"}
+NOT_SEEDED |= {f"runtime/{name}" for name in ("machine", "prefetch", "process", "tuning")}
+"""Modules whose faults change no result: prefetches, names, sizes, thread counts and forks."""
+BLIND = {
+    "compat/* frameworks/* operators/test_onnx": (
+        "front ends, which call the same kernels or those of devices; for nodes see below"
+    ),
+    "operators/test_registry process/test_installation": "build files, names and packages",
+    "process/test_coexistence process/test_fork process/test_interrupts process/test_memory "
+    "process/test_resources": "processes, threads, signals, memory",
+    "process/test_examples": "programs, whose operators are all in the table",
+    "operators/test_blocks operators/test_check_gradients operators/test_graph_refusals "
+    "operators/test_objects operators/test_radius_graph operators/test_reference "
+    "operators/test_refusals operators/test_stubs": "Python alone, and the references",
+}
+"""Tests that do not depend on the results of kernels, or check no more of them than others do."""
+ABOUT = {
+    "activations": "gno_kernel",
+    "attention": "gat gat_v2 segment_softmax transformer_conv",
+    "broadcasting": "elementwise",
+    "dimenet": "dimenet_aggregate radial_basis spherical_basis spherical_harmonics",
+    "elementwise": "elementwise",
+    "known_values": "gno_aggregate gno_conv gno_kernel kernel_conv",
+    "orthonormal": "elem_scale lno_decode lno_encode ono_decode ono_encode orthonormalize",
+    "reductions": "elementwise",
+}
+"""Operators that tests/operators/test_<name>.py checks; others check all, or are parametrized."""
+OF_KERNELS = "derivatives", "forward"
+"""Tests that detect most faults of kernels, which run first."""
+OF_NODES = (
+    ["tests/frameworks/fortran/test_nodes.py", "-k", "users"],
+    ["tests/operators/test_partials.py"],
+    ["tests/frameworks/fortran/test_nodes.py", "-k", "gfortran"],
+)
+"""Tests that run nodes, cheapest first. The last compile them with sanitizers."""
+
+
+def paths(family: str) -> list[Path]:
+    """Return the templates of a family."""
+    found = (path for word in FAMILIES[family].split() for path in FORTRAN.glob(f"{word}.fypp"))
+    return sorted(path for path in found if name_of(path) not in NOT_SEEDED)
+
+
+def name_of(path: Path) -> str:
+    """Return the path of a template under fortran/ without its suffix."""
+    return path.relative_to(FORTRAN).with_suffix("").as_posix()
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text()
+
+
+def parts(template: Path) -> set[Path]:
+    """Return a template and the templates that it includes."""
+    found = {template}
+    for name in re.findall(r'^#:include "([\w/]+\.fypp)"', _text(template), re.MULTILINE):
+        folders = template.parent, FORTRAN, FORTRAN / "nodes"
+        found |= parts(next(f / name for f in folders if (f / name).exists()))
+    return found
+
+
+@cache
+def _reached() -> dict[str, set[str]]:
+    """Return the kernels that each operator runs, by the modules that they use."""
+    uses = re.compile(r"^ *use pyops_(\w+?)(?:_r8)?,", re.MULTILINE)
+    used = {
+        name: {name, *uses.findall(_text(path))} & KERNELS.keys() for name, path in KERNELS.items()
+    }
+    while True:
+        wider = {name: set().union(*(used[n] for n in names)) for name, names in used.items()}
+        if wider == used:
+            return used
+        used = wider
+
+
+def operators(changed: Path) -> set[str]:
+    """Return the operators whose kernels use a template; none if any operator may."""
+    kernels = {name for name, path in KERNELS.items() if changed in parts(path)}
+    return {name for name in OPERATORS if _reached()[name] & kernels}
+
+
+def _paths(names: Iterable[str]) -> set[str]:
+    return {f"operators/test_{name}" for name in names}
+
+
+def tests(changed: Path) -> list[list[str]]:
+    """Return the tests that can detect a fault in a template as pytest arguments, best first."""
+    folder = ROOT / "tests"
+    if changed.parent.name == "nodes":
+        return [*OF_NODES]
+    blind = [word for words in BLIND for word in words.split()]
+    found = {
+        path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("test_*.py")
+    }
+    seeing = {name for name in found if not any(fnmatch(name, word) for word in blind)}
+    reached = operators(changed)
+    about = {name for name, of in ABOUT.items() if not reached.isdisjoint(of.split())}
+    if reached:
+        seeing -= _paths(ABOUT.keys() - about)
+    sharp = _paths({changed.stem, *about, *OF_KERNELS}) & seeing
+    stages = [[f"tests/{name}.py" for name in sorted(s)] for s in (sharp, seeing - sharp)]
+    return stages if reached else [*stages, OF_NODES[-1]]
