@@ -32,13 +32,19 @@ DIRECTORIES = {
     "table": lambda: {op.room for op in OPERATORS.values()},
     "public": lambda: {op.room for op in PUBLIC if op.name not in COMPOUNDS},
     "references": lambda: stems("tests/reference", "py") - {"__init__", "activations", "scores"},
-    "benchmarks": lambda: stems("benchmarks/operators", "py") & NAMES,
+    "cuda": lambda: stems("pyops/cuda/ops", "py") - {"__init__"},
 }
 
 
 @pytest.mark.parametrize("directory", DIRECTORIES)
 def test_names(directory):
     assert DIRECTORIES[directory]() == NAMES
+
+
+def test_device_kernels_are_of_operators():
+    listed = (ROOT / "fortran" / "device" / "meson.build").read_text()
+    shared = re.findall(r"'(\w+)'", re.search(r"device_kernels = \[(.*?)\]", listed, re.DOTALL)[1])
+    assert stems("fortran/device", "fypp") - {*shared, "device"} <= NAMES
 
 
 @pytest.mark.parametrize("name", OPERATORS)

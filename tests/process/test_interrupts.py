@@ -21,7 +21,7 @@ PROMISED = 0.5
 
 
 SHORT = {"elem_scale", "segment_softmax", "aggregate", "degree_normalised"}
-SHORT |= {"edge_update", "edge_to_edge"}
+SHORT |= {name for name, op in OPERATORS.items() if op.signature.linear}
 """Operators that finish too soon."""
 LONG = [name for name in OPERATORS if name not in SHORT]
 

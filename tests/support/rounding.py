@@ -24,9 +24,8 @@ def bounds(problem, phase, dtype):
     # Excluded pairs are added and subtracted again; angular terms have either sign.
     every = {"exclude": "bound" if "vectors" in problem.arrays else "none"}
     bounding = _bounding(problem, reduce="sum") if extreme else _bounding(problem, **every)
-    magnitudes = reference(_magnitudes(bounding), phase)
-    ones = _bounding(problem, reduce="sum", **every).map(np.ones_like)
-    counts = reference(_magnitudes(ones), phase)
+    magnitudes = _sums(bounding, phase)
+    counts = _sums(_bounding(problem, reduce="sum", **every).map(np.ones_like), phase)
     if problem.op.name == "degree_normalised":  # which normalizes terms by degrees
         counts = [np.float64(problem.graph.num_entries)] * len(counts)
     unit = 8 * np.finfo(dtype).eps
@@ -45,6 +44,18 @@ def _bounding(problem, **options):
         options["activation"] = "bound"
     known = {name: value for name, value in options.items() if name in problem.options}
     return replace(problem, options={**problem.options, **known})
+
+
+def _sums(problem, phase):
+    """Return the sums of the magnitudes of terms, which linear operators may also subtract."""
+    if not problem.op.signature.linear:
+        return reference(_magnitudes(problem), phase)
+    names = [n for n in problem.names(phase) if problem.arrays[n] is not None]
+    zeros = problem.having(**{n: np.zeros_like(problem.arrays[n]) for n in names})
+    alone = [reference(zeros.having(**{n: abs(problem.arrays[n])}), phase) for n in names]
+    return [
+        None if a is None else sum(map(abs, (a, *more))) for a, *more in zip(*alone, strict=True)
+    ]
 
 
 def _magnitudes(problem):
