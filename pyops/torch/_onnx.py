@@ -10,12 +10,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from .._functions import PUBLIC
 from .._operator import Operator
 from . import _values
 from ._call import Maybe, tensor_of
 
 VALUES: Mapping[str, Callable[..., Tensor]] = {
+    function.name: value
+    for function in PUBLIC
+    for value in (getattr(torch, function.name, None) or getattr(functional, function.name, None),)
+    if value
+} | {
     "aggregate": _values.aggregate,
     "degree_normalised": _values.degree_normalised,
     "edge_to_edge": _values.edge_to_edge,
@@ -33,22 +40,14 @@ VALUES: Mapping[str, Callable[..., Tensor]] = {
     "radial_basis": _values.radial_basis,
     "segment_softmax": _values.segment_softmax,
     "transformer_conv": _values.transformer_conv,
-    "leaky_relu": lambda x, *, negative_slope: torch.nn.functional.leaky_relu(x, negative_slope),
     "power": torch.pow,
     "softplus": _values.softplus,
-    "silu": torch.nn.functional.silu,
     "sum": _values.reduction("sum"),
     "mean": _values.reduction("mean"),
     "max": _values.reduction("amax"),
     "min": _values.reduction("amin"),
-} | {
-    name: getattr(torch, name)
-    for name in (
-        *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
-        *("negative", "abs", "reciprocal", "sqrt", "exp", "log", "relu", "sigmoid", "tanh"),
-        *("sin", "cos", "tan", "arcsin", "arctan", "sinh", "cosh", "erf"),
-    )
 }
+"""Functions of the table have torch's of their names, where there are any."""
 ATTENTION: Mapping[str, Callable[..., Tensor]] = {
     "gat": _values.gat_weights,
     "gat_v2": _values.gat_v2_weights,
