@@ -1,20 +1,24 @@
-"""Table of the elementwise functions: the source of kernels, operators, help and tests.
+"""Tables of functions of one element: the source of kernels, operators, help and tests.
+
+`FUNCTIONS` are the elementwise operators, `ACTIVATIONS` those of hidden layers, and `SCORES` those
+of attention scores.
 
 Compilers evaluate both sides of a `merge`, also for constants inside a function. An operand on
 the side that is not selected may neither divide by zero nor overflow, so it is bounded by min and
 max, or by arithmetic.
 
-The kernels are expanded from it (fypp imports this file), so it imports nothing of pyops. Formulas
-are Fortran expressions of `x`, or of `x` and `y`; of the number `p` that an option gives; of the
-value `f`, the first derivatives `d` and `b`, and the quantities in `shared`.
+The kernels are expanded from the tables (fypp imports this file), so it imports nothing of pyops.
+Formulas are Fortran expressions of `x`, or of `x` and `y`; of the number `p` that an option gives;
+of the value `f`, the first derivatives `d` and `b`, and the quantities in `shared`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,11 @@ class Function:
     @property
     def arity(self) -> int:
         return len(self.slopes)
+
+    @property
+    def orders(self) -> tuple[str, str, str]:
+        """Value, first and second derivative of a function of one variable."""
+        return self.value, self.slopes[0], self.curvatures[0]
 
     def steps(self, formula: str) -> list[tuple[str, str]]:
         """Return the quantities that a formula needs, in order of evaluation."""
@@ -289,6 +298,84 @@ FUNCTIONS = (
 CODES = {function.name: code for code, function in enumerate(FUNCTIONS, start=1)}
 PUBLIC = FUNCTIONS[:-3]
 
+
+def _or_nan(formula: str) -> str:
+    return f"merge(x, {formula}, x /= x)"
+
+
+def _within(bound: float) -> str:
+    # This drops NaN, but a merge would let compilers evaluate exp beyond the bounds.
+    return f"min(max(x, -{bound}), {bound})"
+
+
+def _like(name: str, /, **changes: Any) -> Function:
+    return replace(FUNCTIONS[CODES[name] - 1], **changes)
+
+
+FLAT = _or_nan("0.0")
+"""Second derivative that is 0 wherever x is a number."""
+_RELU = _like("relu", curvatures=(FLAT,))
+_TANH = _like("tanh", slopes=("1 - f*f",), shared=())
+_MOST = "0.999*log(huge(w))"
+
+# Codes are positions, as in the choices of the declarations. w is x clamped to where exp is finite
+# or negligible, so that infinities yield the limits.
+ACTIVATIONS = (
+    _RELU,
+    _like(
+        "silu",
+        value="merge(w, x, x < 0)*s",
+        slopes=(_or_nan("s*(1 + w*(1 - s))"),),
+        curvatures=(_or_nan("s*(1 - s)*(2 + w*(1 - 2*s))"),),
+        shared=(
+            ("w", _within(800.0)),
+            ("s", f"merge(0.0, 1/(1 + exp(min(-w, {_MOST}))), -w > {_MOST})"),
+        ),
+    ),
+    Function(
+        "gelu",
+        "x times the normal distribution function",
+        r"x \Phi(x)",
+        "merge(w, x, x < 0)*cdf",
+        (_or_nan("cdf + w*phi"),),
+        (_or_nan("phi*(2 - w*w)"),),
+        shared=(
+            ("w", _within(40.0)),
+            ("phi", "0.39894228040143267794*exp(-0.5*w*w)"),
+            ("cdf", "0.5*erfc(-0.70710678118654752440*w)"),
+        ),
+    ),
+    _TANH,
+)
+SCORES = (
+    _like(
+        "leaky_relu",
+        value="merge(x, p*x, x > 0)",
+        slopes=(_or_nan("merge(1.0, p, x > 0)"),),
+        curvatures=(FLAT,),
+    ),
+    _like("positive", name="identity", slopes=(_or_nan("1.0"),), curvatures=(FLAT,)),
+    _RELU,
+    _like(
+        "sigmoid",
+        value=_or_nan("s"),
+        slopes=(_or_nan("s*(1 - s)"),),
+        curvatures=(_or_nan("s*(1 - s)*(1 - 2*s)"),),
+        shared=(("w", _within(80.0)), ("s", "1/(1 + exp(-w))")),
+    ),
+    _TANH,
+    Function(
+        "elu",
+        "Exponential less 1 below 0, itself above",
+        r"\max(x, 0) + e^{\min(x, 0)} - 1",
+        "merge(x, s - 1, x > 0 .or. x /= x)",
+        (_or_nan("s"),),
+        (_or_nan("merge(0.0, s, x >= 0)"),),
+        shared=(("s", "exp(max(min(x, 0.0), -800.0))"),),
+        choice="The slope at 0 is 1, the second derivative 0.",
+    ),
+)
+
 FORMS: tuple[Callable[[Function], str], ...] = (
     lambda function: function.value,
     *(partial(Function.gradient, which=w) for w in (0, 1)),
@@ -312,6 +399,19 @@ def scalars(form: int) -> list[str]:
     for _, function, formula in formulas(form):
         names.update(function.variables(formula), dict(function.steps(formula)))
     return sorted(names)
+
+
+def cases(table: Sequence[Function], order: int) -> Iterable[tuple[str, Function, str]]:
+    """Yield the label in Fortran, function and formula of a derivative of this order."""
+    for code, function in enumerate(table, start=1):
+        label = f"({code})" if code < len(table) else "default"
+        yield label, function, function.orders[order]
+
+
+def quantities(table: Sequence[Function], order: int) -> list[str]:
+    """Return all quantities that the derivatives of this order need beside x."""
+    found = (function.steps(formula) for _, function, formula in cases(table, order))
+    return sorted({name for steps in found for name, _ in steps})
 
 
 def fortran(formula: str) -> str:

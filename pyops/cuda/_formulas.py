@@ -1,4 +1,4 @@
-"""CUDA code of the elementwise functions: translates the table's Fortran expressions.
+"""CUDA code of the tables of functions: translates their Fortran expressions.
 
 Python's parser reads the expressions, which differ in C++ only in relations and `merge`.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections.abc import Callable, Sequence
 
-from .._functions import FORMS, FUNCTIONS, Function
+from .._functions import ACTIVATIONS, FORMS, FUNCTIONS, SCORES, Function
 
 _WORDS = {".and.": " and ", ".or.": " or ", "/=": "!="}
 _CALLS = {"abs": "fabs", "sign": "copysign", "max": "fmax", "min": "fmin"}
@@ -30,7 +31,7 @@ _SIGNS: dict[type[ast.AST], str] = {
 
 
 def cuda(formula: str) -> str:
-    """Return a formula of the table in C++, with constants of the working precision."""
+    """Return a formula of a table in C++, with constants of the working precision."""
     for fortran, python in _WORDS.items():
         formula = formula.replace(fortran, python)
     return _text(ast.parse(re.sub(r"\s+", " ", formula).strip(), mode="eval").body)
@@ -52,11 +53,17 @@ def _text(node: ast.expr) -> str:
             return f"({_text(left)} {_SIGNS[type(sign)]} {_text(right)})"
         case ast.BoolOp(sign, values):
             return f"({f' {_SIGNS[type(sign)]} '.join(map(_text, values))})"
+        case ast.Call(ast.Name("log"), [ast.Call(ast.Name("huge"))]):
+            return "LOG_HUGE"  # the compiler would evaluate it at run time in float64
         case ast.Call(ast.Name("merge"), [one, other, condition]):
             return f"({_text(condition)} ? {_text(one)} : {_text(other)})"
         case ast.Call(ast.Name(name), values):
             return f"{_CALLS.get(name, name)}({', '.join(map(_text, values))})"
     raise AssertionError(f"no CUDA for {ast.dump(node)}")
+
+
+def _steps(function: Function, formula: str) -> list[str]:
+    return [f"    const real {name} = {cuda(text)};" for name, text in function.steps(formula)]
 
 
 def _function(code: int, function: Function) -> str:
@@ -66,9 +73,7 @@ def _function(code: int, function: Function) -> str:
         formula = of(function)
         if formula == "0":
             continue
-        lines.append(f"  if (form == {form}) {{")
-        for name, text in function.steps(formula):
-            lines.append(f"    const real {name} = {cuda(text)};")
+        lines += [f"  if (form == {form}) {{", *_steps(function, formula)]
         lines.append(f"    return {cuda(formula)};\n  }}")
     return "\n".join([*lines, "#endif"])
 
@@ -76,14 +81,31 @@ def _function(code: int, function: Function) -> str:
 @functools.cache
 def functions() -> str:
     """Return the kernels' function `evaluate`, for the function with number CODE."""
+    codes = range(1, len(FUNCTIONS) + 1)
     head = (
+        f"//! CODE {' '.join(map(str, codes))}\n"
         "__device__ inline real evaluate(whole form, real p, real x, real y, real g, real h, "
         "real k) {"
     )
-    bodies = [_function(code, function) for code, function in enumerate(FUNCTIONS, start=1)]
+    bodies = map(_function, codes, FUNCTIONS)
     return "\n".join([head, *bodies, "  return 0;\n}", ""])
 
 
-def codes() -> str:
-    """Return the source line that lists the codes of the functions."""
-    return f"//! CODE {' '.join(str(code) for code in range(1, len(FUNCTIONS) + 1))}\n"
+def _activations(table: Sequence[Function]) -> str:
+    """Return the kernels' function `activate`: value and derivatives of the function `kind`."""
+    lines = ["struct Activated {\n  real value, slope, curvature;\n};\n"]
+    lines.append("__device__ inline Activated activate(int kind, real x, real p = 0) {")
+    for code, function in enumerate(table, start=1):
+        test = f"if (kind == {code}) " if code < len(table) else ""
+        curvature = function.curvatures[0]
+        lines += [f"  {test}{{  // {function.name}", *_steps(function, f"f d {curvature}")]
+        lines.append(f"    return {{f, d, {cuda(curvature)}}};\n  }}")
+    return "\n".join([*lines, "}", ""])
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "functions": functions,
+    "activations": functools.partial(_activations, ACTIVATIONS),
+    "scores": functools.partial(_activations, SCORES),
+}
+"""What stands in the sources for the lines ``//@ name``."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ._formulas import codes, functions
+from ._formulas import GENERATED
 
 KERNELS = Path(__file__).parent / "kernels"
 OPTIONS = ("--std=c++17",)
@@ -35,10 +35,10 @@ def variants(source: str) -> Iterator[dict[str, int]]:
 
 @functools.cache
 def _read(name: str) -> str:
-    """Return a source with its includes, and with the elementwise functions at ``//@``."""
+    """Return a source with its includes and what is generated."""
     text = (KERNELS / name).read_text()
     text = re.sub(r'^#include "(.+)"$', lambda found: _read(found[1]), text, flags=re.MULTILINE)
-    return text.replace("//@ functions\n", codes() + functions()) if "//@" in text else text
+    return re.sub(r"^//@ (\w+)\n", lambda found: GENERATED[found[1]](), text, flags=re.MULTILINE)
 
 
 def compose(source: str, kind: str, constants: Mapping[str, int]) -> str:

@@ -2,12 +2,29 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit, ndtr
 
 import pyops
+from pyops._functions import ACTIVATIONS, SCORES
+from pyops._operator import OPERATORS
 
+from .reference.activations import EXACT
+
+NAMES = [function.name for function in ACTIVATIONS]
+OF_SCORES = [function.name for function in SCORES]
+CHOICES = {
+    name: op.signature.options["activation"].choices
+    for name, op in OPERATORS.items()
+    if "activation" in op.signature.options
+}
 FAR = [1e-45, 1e-38, 1e-20, 1e-8, 1e4, 1e10, 1e25, 3e38]
 PLACES = np.concatenate([np.linspace(-120, 120, 24001), FAR, np.negative(FAR)])
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_codes(name):
+    """The kernels' codes are positions in their table, and among the choices of a declaration."""
+    table = OF_SCORES if OPERATORS[name].signature.attention else NAMES
+    assert [*CHOICES[name]] == table
 
 
 def computed(activation, x):
@@ -21,27 +38,13 @@ def computed(activation, x):
     return [a[:, 0] for a in (value, slope, curvature)]
 
 
-def exact(activation, x):
-    with np.errstate(over="ignore"):
-        if activation == "relu":
-            return np.maximum(x, 0), 1.0 * (x > 0), 0 * x
-        if activation == "silu":
-            s, r = expit(x), expit(-x)
-            return x * s, s + x * s * r, s * r * (2 + x * (r - s))
-        if activation == "gelu":
-            density = np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
-            return x * ndtr(x), ndtr(x) + x * density, density * (2 - x * x)
-        t, slope = np.tanh(x), 1 / np.cosh(x) ** 2
-        return t, slope, -2 * t * slope
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("activation", ["relu", "silu", "gelu", "tanh"])
+@pytest.mark.parametrize("activation", NAMES)
 def test_everywhere(activation, dtype):
     x = PLACES.astype(dtype)
-    for got, expected in zip(
-        computed(activation, x), exact(activation, x.astype(np.float64)), strict=True
-    ):
+    with np.errstate(over="ignore"):
+        exact = EXACT[activation](x.astype(np.float64))
+    for got, expected in zip(computed(activation, x), exact, strict=True):
         bound = 32 * np.finfo(dtype).eps * (1 + abs(expected))  # 1 - s cancels if s is near 1
         assert (abs(got - expected) <= bound).all(), x[~(abs(got - expected) <= bound)]
 
@@ -63,7 +66,7 @@ def test_relu_at_its_kink_and_at_infinity():
     assert curvature.tolist() == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("activation", ["relu", "silu", "gelu", "tanh"])
+@pytest.mark.parametrize("activation", NAMES)
 def test_nan(activation):
     for result in computed(activation, np.array([1.0, np.nan, 2.0])):
         assert np.isnan(result).tolist() == [False, True, False]

@@ -31,6 +31,9 @@ __device__ inline T lane_sum(T value) {
 
 __device__ inline bool is_nan(real x) { return x != x; }
 
+// Logarithm of the largest number.
+constexpr real LOG_HUGE = sizeof(real) == 4 ? real(88.72283905206835) : real(709.782712893384);
+
 // Maximum that propagates NaN.
 __device__ inline real largest(real a, real b) { return a >= b || is_nan(a) ? a : b; }
 

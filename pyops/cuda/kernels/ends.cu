@@ -43,11 +43,11 @@ extern "C" __global__ void score(whole entries, whole heads, whole width, const 
 #pragma unroll
       for (int c = 0; c < VECTOR; ++c) {
         if (column + c >= width) continue;
-        const real value = act(kind, leak, r.at[c]);
-        sum += by.at[c] * value;
+        const Activated act = activate(kind, r.at[c], leak);
+        sum += by.at[c] * act.value;
         if (!tangents) continue;
-        dsum += by.at[c] * slope(kind, leak, r.at[c]) * dr.at[c];
-        if (da) dsum += dby.at[c] * value;
+        dsum += by.at[c] * act.slope * dr.at[c];
+        if (da) dsum += dby.at[c] * act.value;
       }
     }
   }
@@ -89,7 +89,7 @@ extern "C" __global__ void pull_ends(ROWS, const int* destinations, const whole*
         if (!second) {
 #pragma unroll
           for (int c = 0; c < VECTOR; ++c)
-            sums.at[slot].at[c] += one * by.at[c] * slope(kind, leak, r.at[c]);
+            sums.at[slot].at[c] += one * by.at[c] * activate(kind, r.at[c], leak).slope;
           continue;
         }
         const real other = second[place * heads + head];
@@ -98,10 +98,9 @@ extern "C" __global__ void pull_ends(ROWS, const int* destinations, const whole*
         if (da) dby = load(da + head * width, column, width, aligned);
 #pragma unroll
         for (int c = 0; c < VECTOR; ++c) {
-          const real bent = slope(kind, leak, r.at[c]);
-          const real bend = curvature(kind, r.at[c]) * dr.at[c];
-          real term = by.at[c] * (other * bent + one * bend);
-          if (da) term += one * dby.at[c] * bent;
+          const Activated act = activate(kind, r.at[c], leak);
+          real term = by.at[c] * (other * act.slope + one * (act.curvature * dr.at[c]));
+          if (da) term += one * dby.at[c] * act.slope;
           sums.at[slot].at[c] += term;
         }
       }
@@ -130,14 +129,15 @@ extern "C" __global__ void sum_weights(whole entries, whole each, whole heads, w
       const real r = src[from] + dst[to] + (edge ? edge[of] : real(0));
       const real one = first[k * heads + head];
       if (!second) {
-        sum += one * act(kind, leak, r);
+        sum += one * activate(kind, r, leak).value;
         continue;
       }
       real dr = 0;
       if (dsrc) dr += dsrc[from];
       if (ddst) dr += ddst[to];
       if (dedge) dr += dedge[of];
-      sum += second[k * heads + head] * act(kind, leak, r) + one * slope(kind, leak, r) * dr;
+      const Activated act = activate(kind, r, leak);
+      sum += second[k * heads + head] * act.value + one * act.slope * dr;
     }
   }
   sums[threadIdx.x] = sum;

@@ -3,6 +3,7 @@
 // Parameters begin with U | b, both [.., hidden]: `pre` is b + sum over k of U[k] x[k]. A segment
 // of a row is given by row, start and end, 0-based.
 //! WIDTH 16 64
+//@ activations
 constexpr int UNITS = 64;  // hidden units per block
 constexpr int SHORT = 16;  // entries per step of `outer`
 constexpr int LONG = 32;  // entries per step of `pull`
@@ -30,34 +31,6 @@ __device__ inline real tangent(const Layer& layer, const real* dcoords, const re
   if (dcoords) sum = Layer{dcoords, layer.params, layer.dim, layer.hidden}.pre(edge, unit, false);
   if (dparams) sum += Layer{layer.coords, dparams, layer.dim, layer.hidden}.pre(edge, unit);
   return sum;
-}
-
-struct Activated {
-  real value, slope, curvature;
-};
-
-__device__ inline real within(real x, real bound) {
-  return x > bound ? bound : x < -bound ? -bound : x;
-}
-
-// Activation by the code of the compiled kernels: relu, silu, gelu, tanh.
-__device__ inline Activated activate(whole activation, real x) {
-  if (activation == 1) {
-    const bool off = x <= 0, wrong = is_nan(x);
-    return {off ? real(0) : x, wrong ? x : off ? real(0) : real(1), wrong ? x : real(0)};
-  }
-  if (activation == 2) {
-    const real y = within(x, 800), s = 1 / (1 + exp(-y));
-    return {(x < 0 ? y : x) * s, s * (1 + y * (1 - s)), s * (1 - s) * (2 + y * (1 - 2 * s))};
-  }
-  if (activation == 3) {
-    const real y = within(x, 40);
-    const real phi = real(0.39894228040143267794) * exp(real(-0.5) * y * y);
-    const real cdf = real(0.5) * erfc(real(-0.70710678118654752440) * y);
-    return {(x < 0 ? y : x) * cdf, cdf + y * phi, phi * (2 - y * y)};
-  }
-  const real s = tanh(x), slope = 1 - s * s;
-  return {s, slope, -2 * s * slope};
 }
 
 // The largest number of resident blocks for which registers do not spill.

@@ -180,7 +180,7 @@ extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const
       for (whole k = span.start + mine.entry; k < end; k += mine.step()) {
         const whole e = scores.edge && !by_entry ? edges[k] - 1 : k;
         const real z = scores.raw(of_row, nodes[k] - 1, e, head);
-        total.add(act(scores.activation, leak, z), 1);
+        total.add(scores.act(z).value, 1);
       }
       for (int far = WARP / 2; far >= mine.across; far /= 2)
         total.add(__shfl_xor_sync(ALL, total.most, far), __shfl_xor_sync(ALL, total.sum, far));
@@ -202,7 +202,7 @@ extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const
       const whole e = scores.has_edges() ? edges[k] - 1 : 0;
       const real z = scores.raw(of_row, nodes[k] - 1, by_entry ? k : e, head);
       weights[k * heads + head] =
-          scores.factor(e, head) * (exp(act(scores.activation, leak, z) - top) * share);
+          scores.factor(e, head) * (exp(scores.act(z).value - top) * share);
     }
   }
 }
@@ -231,15 +231,14 @@ extern "C" __global__ void entries_alone(
   const int j = nodes[k] - 1;
   const whole at = i * heads + head, place = (places ? places[k] - 1 : k) * heads + head;
   const whole scored = by_entry ? k : e;
-  const real z = scores.raw(scores.of(i, head), j, scored, head);
-  const real alpha = exp(act(scores.activation, leak, z) - top[at]) * share[at];
+  const Activated score = scores.act(scores.raw(scores.of(i, head), j, scored, head));
+  const real alpha = exp(score.value - top[at]) * share[at];
   const real factor = scores.factor(e, head);
-  const real bent = slope(scores.activation, leak, z);
   real tz = 0, ts = 0, talpha = 0;
   if (is_second) {
     if (tsrc) ts = tsrc[static_cast<whole>(j) * heads + head] + tdst[at];
     if (tedge) ts += tedge[scored * heads + head];
-    tz = bent * ts;
+    tz = score.slope * ts;
     if (step != MEANS) talpha = alpha * (tz - mean[at]);
   }
   if (step == ALPHA) first[unit] = alpha;
@@ -261,12 +260,12 @@ extern "C" __global__ void entries_alone(
   }
   if (masked) masked[unit] = is_second ? talpha * ab + alpha * tab : alpha * ab;
   const real rest = c - sums[i * (is_second ? 2 * heads : heads) + head];
-  const real by_score = bent * alpha * rest;
+  const real by_score = score.slope * alpha * rest;
   first[unit] = by_score;
   if (is_second) {
     const real trest = tc - sums[i * 2 * heads + heads + head];
-    second[unit] = curvature(scores.activation, z) * ts * alpha * rest +
-                   bent * (talpha * rest + alpha * trest);
+    second[unit] = score.curvature * ts * alpha * rest +
+                   score.slope * (talpha * rest + alpha * trest);
   } else if (second) {
     second[place] = by_score;
   }
@@ -298,10 +297,9 @@ extern "C" __global__ void pull_rows(whole rows, const whole* offsets, const int
     for (whole k = span.start + mine.entry; k < end; k += mine.step()) {
       const whole e = scores.has_edges() ? edges[k] - 1 : 0;
       const whole place = (places[k] - 1) * heads + head;
-      const real z = scores.raw(of_row, nodes[k] - 1, e, head), ab = dots[place];
-      const real alpha = exp(act(scores.activation, leak, z) - its_top) * its_share;
-      const real by_score =
-          slope(scores.activation, leak, z) * alpha * (scores.factor(e, head) * ab - sum);
+      const Activated score = scores.act(scores.raw(of_row, nodes[k] - 1, e, head));
+      const real ab = dots[place], alpha = exp(score.value - its_top) * its_share;
+      const real by_score = score.slope * alpha * (scores.factor(e, head) * ab - sum);
       total += by_score;
       by_place[place] = by_score;
       if (by_entry) by_entry[k * heads + head] = by_score;

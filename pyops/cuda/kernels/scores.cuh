@@ -2,60 +2,7 @@
 // [rows, heads].
 constexpr int WARP = 32;
 
-enum Activation { LEAKY_RELU = 1, IDENTITY, RELU, SIGMOID, TANH, ELU };
-
-__device__ inline real squashed(real x) {
-  const real y = x < -80 ? real(-80) : x > 80 ? real(80) : x;
-  return 1 / (1 + exp(-y));
-}
-
-__device__ inline real exp_below(real x) { return exp(x > 0 ? real(0) : x); }
-
-__device__ inline real act(int kind, real leak, real x) {
-  if (kind == LEAKY_RELU) return x > 0 ? x : leak * x;
-  switch (kind) {
-    case RELU: return x <= 0 ? real(0) : x;
-    case SIGMOID: return squashed(x);
-    case TANH: return tanh(x);
-    case ELU: return x > 0 ? x : exp_below(x) - 1;
-    default: return x;
-  }
-}
-
-__device__ inline real slope(int kind, real leak, real x) {
-  if (is_nan(x)) return x;
-  if (kind == LEAKY_RELU) return x > 0 ? real(1) : leak;
-  switch (kind) {
-    case RELU: return x <= 0 ? 0 : 1;
-    case SIGMOID: {
-      const real s = squashed(x);
-      return s * (1 - s);
-    }
-    case TANH: {
-      const real s = tanh(x);
-      return 1 - s * s;
-    }
-    case ELU: return exp_below(x);
-    default: return 1;
-  }
-}
-
-__device__ inline real curvature(int kind, real x) {
-  if (is_nan(x)) return x;
-  switch (kind) {
-    case SIGMOID: {
-      const real s = squashed(x);
-      return s * (1 - s) * (1 - 2 * s);
-    }
-    case TANH: {
-      const real s = tanh(x);
-      return -2 * s * (1 - s * s);
-    }
-    case ELU: return x >= 0 ? real(0) : exp_below(x);
-    default: return 0;
-  }
-}
-
+//@ scores
 // Scores of entries: sums of a node score of the source, one of the destination and an edge score.
 struct Scores {
   int heads, activation;
@@ -70,6 +17,7 @@ struct Scores {
     if (edge) z += edge[e * heads + head];
     return z;
   }
+  __device__ Activated act(real z) const { return activate(activation, z, leak); }
   __device__ real factor(whole e, int head) const { return mask ? mask[e * heads + head] : 1; }
   __device__ bool has_edges() const { return edge || mask; }
 };

@@ -170,6 +170,7 @@ def test_extremes_without_cotangents(name):
         ("merge(x, sign(1.0, x), x == 0 .or. x /= x)",
          "(((x == real(0)) || (x != x)) ? x : copysign(real(1.0), x))"),
         ("-2*d*f", "(((-real(2)) * d) * f)"),
+        ("min(-w, log(huge(w)))", "fmin((-w), LOG_HUGE)"),
     ],
 )  # fmt: skip
 def test_formulas(formula, expected):
