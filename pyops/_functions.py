@@ -38,6 +38,8 @@ class Function:
     """Convention at points where the function is not differentiable."""
     selects: bool = False
     """If set, a derivative of 0 blocks the cotangent, NaN included."""
+    positive: bool = False
+    """Whether it is defined, with its derivatives, for positive arguments alone."""
 
     @property
     def arity(self) -> int:
@@ -143,6 +145,7 @@ FUNCTIONS = (
         ),
         choice="At base 0 the logarithm counts as 0 (for exponents >= 0), and with exponent 0 the\n"
         "slope by the base is 0; of negative bases the derivatives by the exponent are NaN.",
+        positive=True,
     ),
     Function(
         "maximum",
@@ -184,9 +187,10 @@ FUNCTIONS = (
         ("0.5/f",),
         ("-0.5*d/x",),
         choice="The slope at 0 is infinite.",
+        positive=True,
     ),
     Function("exp", "Exponential", "e^x", "exp(merge(-800.0, x, x < -800))", ("f",), ("f",)),
-    Function("log", "Natural logarithm", r"\log x", "log(x)", ("1/x",), ("-d*d",)),
+    Function("log", "Natural logarithm", r"\log x", "log(x)", ("1/x",), ("-d*d",), positive=True),
     Function(
         "relu",
         "Rectifier",

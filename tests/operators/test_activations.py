@@ -7,7 +7,7 @@ import pyops
 from pyops._functions import ACTIVATIONS, SCORES
 from pyops._operator import OPERATORS
 
-from .reference.activations import EXACT
+from ..reference.activations import EXACT
 
 NAMES = [function.name for function in ACTIVATIONS]
 OF_SCORES = [function.name for function in SCORES]

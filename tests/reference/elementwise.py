@@ -68,6 +68,17 @@ FUNCTIONS = {
     "erf": (_erf, lambda x: 2 / np.sqrt(np.pi) * np.exp(-(x**2))),
 }
 
+# Intervals of the magnitudes of random arguments, away from poles.
+DOMAINS = {
+    "power": (0.2, 3.0),
+    "sqrt": (0.1, 4.0),
+    "log": (0.1, 4.0),
+    "divide": (0.3, 2.0),
+    "reciprocal": (0.3, 2.0),
+    "tan": (0.01, 1.3),
+    "arcsin": (0.01, 0.95),
+}
+
 
 def forward(name, *inputs):
     return FUNCTIONS[name][0](*inputs)

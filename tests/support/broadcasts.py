@@ -3,6 +3,7 @@
 import numpy as np
 
 from pyops import _operator
+from pyops._functions import PUBLIC
 
 from ..reference import elementwise as reference
 from .complex_step import derivative
@@ -12,18 +13,7 @@ REDUCTIONS = {n: OPERATORS[n] for n in ("sum", "mean", "max", "min")}
 FUNCTIONS = {n: op for n, op in OPERATORS.items() if n not in REDUCTIONS}
 BINARY = [n for n, op in FUNCTIONS.items() if len(op.signature.inputs) == 2]
 UNARY = [n for n in FUNCTIONS if n not in BINARY]
-
-# Intervals of random arguments, away from poles; signs are random unless the domain is positive.
-DOMAINS = {
-    "power": (0.2, 3.0),
-    "sqrt": (0.1, 4.0),
-    "log": (0.1, 4.0),
-    "divide": (0.3, 2.0),
-    "reciprocal": (0.3, 2.0),
-    "tan": (0.01, 1.3),
-    "arcsin": (0.01, 0.95),
-}
-POSITIVE = "power", "sqrt", "log"
+POSITIVE = [f.name for f in PUBLIC if f.positive]
 
 PAIRS = {
     "same": ((5, 7), (5, 7)),
@@ -52,7 +42,7 @@ PAIRS = {
 
 
 def draw(name, shape, seed=0):
-    low, high = DOMAINS.get(name, (0.01, 3.0))
+    low, high = reference.DOMAINS.get(name, (0.01, 3.0))
     rng = np.random.default_rng([seed, len(shape), *shape])
     signs = 1 if name in POSITIVE else rng.choice([-1, 1], shape)
     return np.asarray(signs * rng.uniform(low, high, shape))

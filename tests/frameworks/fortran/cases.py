@@ -42,7 +42,6 @@ SIZES = {
     "own_width": 2,
     "num_bases": 3,
 }
-POSITIVE = {"log", "sqrt", "power", "reciprocal"}
 REDUCTIONS = "sum", "mean", "maxval", "minval"
 
 
@@ -157,7 +156,7 @@ def _elementwise() -> list[Row]:
     rows = []
     full, one_row, one_column, number = (3, 4), (1, 4), (3, 1), (1, 1)
     for f in _functions.PUBLIC:
-        low = 0.2 if f.name in POSITIVE else -0.9
+        low = 0.2 if f.positive or f.name == "reciprocal" else -0.9
         if f.arity == 1:
             rows.append(Row(f.name, f"{f.name}(x1)", [full], low, 0.95))
             continue
