@@ -1,8 +1,9 @@
 /* The machine's own limits, each by the fastest of several loops.
 
-   Tried and left out: wider and narrower blocks of accumulators (8 to 16 reach the same peak), memcpy
-   (never ahead of both loops here), prefetching into the first-level cache (half as fast from memory,
-   its miss buffers fill up) and huge pages for the rows (no gain beside the prefetch). */
+   Tried and left out: wider and narrower blocks of accumulators (8 to 16 reach the same peak),
+   memcpy (never ahead of both loops here), prefetching into the first-level cache (half as fast
+   from memory, as its miss buffers fill up) and huge pages for the rows (no gain beside the
+   prefetch). */
 #include <omp.h>
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -21,6 +22,7 @@
 typedef float floats __attribute__((vector_size(BYTES)));
 typedef double doubles __attribute__((vector_size(BYTES)));
 
+// clang-format off: a pragma inside of a macro stands before its loop
 #define MULTIPLY_ADD(name, vector, real)                                         \
   real name(int threads, long rounds) {                                          \
     real total = 0;                                                              \
@@ -36,6 +38,7 @@ typedef double doubles __attribute__((vector_size(BYTES)));
     }                                                                            \
     return total;                                                                \
   }
+// clang-format on
 MULTIPLY_ADD(multiply_add_r4, floats, float)
 MULTIPLY_ADD(multiply_add_r8, doubles, double)
 
@@ -84,6 +87,7 @@ void copy_streaming(int threads, long repeats, long bytes, char *to, const char 
 
 /* sums[i] = the sum of `degree` rows of 1 KB, taken by `index`, `width` vectors at a time;
    `index` runs `ahead` entries past the last row. */
+// clang-format off: a pragma inside of a macro stands before its loop
 #define GATHER(name, width, ahead)                                                            \
   void name(int threads, long rows, int degree, const int *index, const float *table,         \
             float *sums) {                                                                    \
@@ -142,5 +146,6 @@ typedef float loose __attribute__((vector_size(BYTES), aligned(4)));
         }                                                                                     \
       }                                                                                       \
   }
+// clang-format on
 GATHER_ANY(gather_any_cached, 0)
 GATHER_ANY(gather_any, 16)

@@ -35,8 +35,8 @@ static double value(const double *x) {
   int32_t status;
   double sum = 0;
   pyops_gno_conv_forward_r8(NODES, NODES, EDGES, EDGES, DIM, HIDDEN, INWARD, OUTWARD,
-      PYOPS_GNO_CONV_ACTIVATION_TANH, pyops_available_threads(), 0, in_offsets, in_nodes,
-      in_edges, x, x + COORDS, x + PARAMS, y, &status);
+                            PYOPS_GNO_CONV_ACTIVATION_TANH, pyops_available_threads(), 0,
+                            in_offsets, in_nodes, in_edges, x, x + COORDS, x + PARAMS, y, &status);
   check(status, "forward");
   for (int i = 0; i < NODES * OUTWARD; i++) sum += gy[i] * y[i];
   return sum;
@@ -53,7 +53,7 @@ int main(void) {
     dst[e] = rand() % NODES;
   }
   pyops_pack_edges(NODES, NODES, EDGES, EDGES, 0, dst, src, NULL, in_offsets, in_nodes, in_edges,
-      &wrong, &status);
+                   &wrong, &status);
   check(status, "pack_edges");
 
   fill(inputs, ALL);
@@ -61,9 +61,10 @@ int main(void) {
   fill(gy, NODES * OUTWARD);
   /* The gradients by all three inputs, of edges that no two entries share. */
   pyops_gno_conv_backward_r8(NODES, NODES, EDGES, EDGES, DIM, HIDDEN, INWARD, OUTWARD,
-      PYOPS_GNO_CONV_ACTIVATION_TANH, pyops_available_threads(), 0, 1 | 2 | 4, 0, in_offsets,
-      in_nodes, in_edges, NULL, NULL, inputs, inputs + COORDS, inputs + PARAMS, gy, gradients,
-      gradients + COORDS, gradients + PARAMS, &status);
+                             PYOPS_GNO_CONV_ACTIVATION_TANH, pyops_available_threads(), 0,
+                             1 | 2 | 4, 0, in_offsets, in_nodes, in_edges, NULL, NULL, inputs,
+                             inputs + COORDS, inputs + PARAMS, gy, gradients, gradients + COORDS,
+                             gradients + PARAMS, &status);
   check(status, "backward");
 
   for (int sign = -1; sign <= 1; sign += 2) {

@@ -14,7 +14,7 @@ struct Angular {
 };
 
 template <bool second>
-__device__ inline void legendre(real x, int degrees, Angular& y) {
+__device__ inline void legendre(real x, int degrees, Angular &y) {
   real p = 1, before = 0, p1 = 0, before1 = 0, p2 = 0, before2 = 0;
 #pragma unroll
   for (int l = 0; l < DEGREES; ++l) {
@@ -32,7 +32,7 @@ __device__ inline void legendre(real x, int degrees, Angular& y) {
 
 struct Edges {
   whole exclude;
-  const whole* reverse;
+  const whole *reverse;
   const real *u, *tu;
 
   // Whether edge e into node i and edge f out of node k form a pair.
@@ -47,12 +47,11 @@ struct Edges {
   }
   __device__ real tangent(whole e, whole f) const {
     real sum = 0;
-    for (int k = 0; k < 3; ++k)
-      sum += tu[4 * e + k] * u[4 * f + k] + u[4 * e + k] * tu[4 * f + k];
+    for (int k = 0; k < 3; ++k) sum += tu[4 * e + k] * u[4 * f + k] + u[4 * e + k] * tu[4 * f + k];
     return sum;
   }
 };
 
-#define GRAPH                                                                            \
-  whole entries, whole rows, const whole *offsets, const int *nodes, const whole *ids,     \
+#define GRAPH                                                                          \
+  whole entries, whole rows, const whole *offsets, const int *nodes, const whole *ids, \
       const int *owners, whole exclude, const whole *reverse, const real *u, const real *tu

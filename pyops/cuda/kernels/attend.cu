@@ -80,8 +80,7 @@ __device__ inline void add_rows(const Layout& mine, const Places<aligned>& from,
 template <bool aligned, bool has_dots>
 __device__ inline void add_row(const Layout& mine, const Span& span, const Gathered& gathered,
                                int heads, whole width, const int* nodes, const whole* places,
-                               const real* weights, const real* x, real* dots,
-                               Accumulators& sums) {
+                               const real* weights, const real* x, real* dots, Accumulators& sums) {
   constexpr int few = 16 / sizeof(real);
   const Places<aligned> from(mine, gathered, heads, width);
   Accumulators own = {};
@@ -96,10 +95,10 @@ __device__ inline void add_row(const Layout& mine, const Span& span, const Gathe
                                            nodes, places, weights, own, dots, sums);
   if (start < span.end)
     add_rows<few, false, aligned, has_dots>(mine, from, start + mine.entry, span.end, heads, width,
-                                          nodes, places, weights, own, dots, sums);
+                                            nodes, places, weights, own, dots, sums);
 }
 
-#define TERM(n)                                                                           \
+#define TERM(n)                                                                                   \
   const real *weights##n, const real *table##n, whole stride##n, whole by_head##n, real scale##n, \
       const real *of_edge##n
 
@@ -117,8 +116,8 @@ extern "C" __global__ void gather(ROWS, const whole* places, whole heads, const 
   Accumulators sums = {};
   if (pieces || !span.is_long) {
     if (aligned && table0 && !of_edge0 && !weights1) {
-      add_row<true, false>(mine, span, {table0, stride0, by_head0, scale0},
-                            static_cast<int>(heads), width, nodes, places, weights0, 0, 0, sums);
+      add_row<true, false>(mine, span, {table0, stride0, by_head0, scale0}, static_cast<int>(heads),
+                           width, nodes, places, weights0, 0, 0, sums);
       factor = scale0;
     } else {
 #pragma unroll 2
@@ -160,8 +159,8 @@ extern "C" __global__ void attend_back(ROWS, const whole* places, whole heads, c
       add_row<true, true>(mine, span, from, static_cast<int>(heads), width, nodes, places, weights,
                           x, dots, sums);
     else
-      add_row<false, true>(mine, span, from, static_cast<int>(heads), width, nodes, places,
-                           weights, x, dots, sums);
+      add_row<false, true>(mine, span, from, static_cast<int>(heads), width, nodes, places, weights,
+                           x, dots, sums);
   }
   if (out) store(mine, span, pieces, heads, width, scale, sums, partial, accumulate, out);
 }

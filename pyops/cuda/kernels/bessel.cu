@@ -86,9 +86,10 @@ __device__ inline Column spherical(double x, const Jet& e, double zero, double n
   const Jet j = bessel(l, 1, zero * x);
   return {norm * e.value * j.value,
           norm * (e.slope * j.value + zero * e.value * j.slope),
-          norm * (e.bend * j.value +
-                  zero * (2 * e.slope * j.slope + zero * e.value * j.bend)),
-          0, 0, 0};
+          norm * (e.bend * j.value + zero * (2 * e.slope * j.slope + zero * e.value * j.bend)),
+          0,
+          0,
+          0};
 }
 
 // Columns of a basis: sines with given frequencies, or Bessel functions of each degree with given
@@ -104,11 +105,10 @@ struct Basis {
   }
 };
 
-#define BASIS                                                                              \
-  whole samples, whole columns, whole exponent, whole each, const real *frequencies,       \
+#define BASIS                                                                        \
+  whole samples, whole columns, whole exponent, whole each, const real *frequencies, \
       const double *zeros, const double *norms, const real *distances
-#define GIVEN_BASIS \
-  { columns, exponent, each, frequencies, zeros, norms }
+#define GIVEN_BASIS {columns, exponent, each, frequencies, zeros, norms}
 
 extern "C" __global__ void evaluate(BASIS, whole accumulate, real* y) {
   const whole unit = thread_number();
@@ -123,9 +123,8 @@ extern "C" __global__ void evaluate(BASIS, whole accumulate, real* y) {
 
 // Gradients of <gy, y>, or of <hx, gradient by x> + <hw, gradient by w> if `second`: by x; by w,
 // for each sample; and by gy. LANES lanes process a sample.
-extern "C" __global__ void pull(BASIS, const real* gy, whole second, const real* hx,
-                                const real* hw, whole accumulate, real* by_x, double* by_w,
-                                real* dgy) {
+extern "C" __global__ void pull(BASIS, const real* gy, whole second, const real* hx, const real* hw,
+                                whole accumulate, real* by_x, double* by_w, real* dgy) {
   const whole sample = thread_number() / LANES;
   const int lane = threadIdx.x % LANES;
   if (sample >= samples) return;

@@ -11,8 +11,8 @@ __device__ inline Vector sum_of(const real* one, const real* two, const real* th
   return sum;
 }
 
-#define ENDS                                                                              \
-  whole activation, real leak, const real *src, const real *dst, const real *edge,        \
+#define ENDS                                                                       \
+  whole activation, real leak, const real *src, const real *dst, const real *edge, \
       const real *dsrc, const real *ddst, const real *dedge, const real *a, const real *da
 #define R sum_of(src, dst, edge, from, to, of, column, width, aligned)
 #define DR sum_of(dsrc, ddst, dedge, from, to, of, column, width, aligned)

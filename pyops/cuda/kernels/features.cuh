@@ -165,7 +165,7 @@ __device__ inline void store(const Layout& mine, const Span& span, bool pieces, 
   }
 }
 
-#define ROWS                                                                                  \
+#define ROWS                                                                                    \
   whole pieces, whole rows, whole entries, const whole *offsets, const int *nodes, whole lanes, \
       whole across, whole parts, whole width
 #define GATHERED const real *table, whole stride, whole by_head, real scale

@@ -39,11 +39,12 @@ __device__ inline real tangent(const Layer& layer, const real* dcoords, const re
 // sums[piece, unit, f] = sum over its entries of  act(pre) h,  and in one more row, if requested,
 // of h. With `along`, their derivatives  act' dpre h + act dh  and  dh  along the tangents. The
 // layer itself may be `given` for each edge instead of coordinates.
-extern "C" __global__ void BOUNDS outer(
-    const whole* pieces, const int* nodes, const whole* edges, const real* coords,
-    const real* params, const real* dcoords, const real* dparams, const real* given,
-    const real* dgiven, const real* features, const real* dfeatures, real* sums, whole first,
-    whole dim, whole hidden, whole activation, whole width, whole along, whole units) {
+extern "C" __global__ void BOUNDS outer(const whole* pieces, const int* nodes, const whole* edges,
+                                        const real* coords, const real* params, const real* dcoords,
+                                        const real* dparams, const real* given, const real* dgiven,
+                                        const real* features, const real* dfeatures, real* sums,
+                                        whole first, whole dim, whole hidden, whole activation,
+                                        whole width, whole along, whole units) {
   __align__(16) __shared__ real hid[2][SHORT][UNITS];
   __align__(16) __shared__ real row[2][SHORT][WIDTH];
   constexpr int columns = WIDTH / 4, threads = columns * (UNITS / 4);
@@ -137,12 +138,13 @@ extern "C" __global__ void BOUNDS outer(
 // Computes the gradients by coords, and by U | b summed over the segment. Second order uses
 //   hb = dG h + G dh,  pb = act' hb + act'' dpre ghid,  qb = act' ghid.
 // If the layer is given, stores only ghid or hb in `by_unit` [entries, hidden].
-extern "C" __global__ void BOUNDS pull(
-    const whole* pieces, const int* nodes, const whole* edges, const real* coords,
-    const real* params, const real* dcoords, const real* dparams, const real* features,
-    const real* dfeatures, const real* weights, const real* dweights, real* by_unit, real* gcoords,
-    real* gparams, whole first, whole dim, whole hidden, whole activation, whole width,
-    whole entries, whole second) {
+extern "C" __global__ void BOUNDS pull(const whole* pieces, const int* nodes, const whole* edges,
+                                       const real* coords, const real* params, const real* dcoords,
+                                       const real* dparams, const real* features,
+                                       const real* dfeatures, const real* weights,
+                                       const real* dweights, real* by_unit, real* gcoords,
+                                       real* gparams, whole first, whole dim, whole hidden,
+                                       whole activation, whole width, whole entries, whole second) {
   // Holds the factors first, then the products.
   __align__(16) __shared__ real room[2 * LONG * (UNITS + 1)];
   const auto left = reinterpret_cast<real(*)[STEP][LONG + 4]>(room);
@@ -299,8 +301,8 @@ extern "C" __global__ void layer_back(const real* coords, const real* params, co
 }
 
 // y[row, column] (+)= the sum over the segments of the row, 0 if it has no entries.
-extern "C" __global__ void join(const whole* pieces, const whole* joins, const real* parts,
-                                real* y, whole rows, whole width, whole add) {
+extern "C" __global__ void join(const whole* pieces, const whole* joins, const real* parts, real* y,
+                                whole rows, whole width, whole add) {
   const whole i = thread_number();
   if (i >= rows * width) return;
   const whole row = i / width, column = i % width;

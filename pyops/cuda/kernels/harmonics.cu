@@ -64,11 +64,10 @@ struct Direction {
 
 __device__ inline bool nothing(const real* g) { return g[0] == 0 && g[1] == 0 && g[2] == 0; }
 
-#define HARMONICS                                                                             \
-  whole samples, whole degree, const double *up, const double *down, const double *slope,     \
+#define HARMONICS                                                                         \
+  whole samples, whole degree, const double *up, const double *down, const double *slope, \
       const double *diagonal, const real *vectors, const real *tangents
-#define GIVEN_TABLE \
-  { static_cast<int>(degree), up, down, slope, diagonal }
+#define GIVEN_TABLE {static_cast<int>(degree), up, down, slope, diagonal}
 
 // y (+)= the harmonics, or their tangents if tangents of the vectors are given.
 extern "C" __global__ void evaluate(HARMONICS, whole accumulate, real* y) {

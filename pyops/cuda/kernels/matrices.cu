@@ -7,8 +7,8 @@ constexpr int THREADS = 256, GROUPS = THREADS / LANES;
 
 // y[piece, o] = sum of  h[f] kappa[f, o]  over the entries of a segment and f.
 extern "C" __global__ void into_rows(const whole* pieces, const int* nodes, const whole* edges,
-                                     const real* kappa, const real* features, real* y,
-                                     whole inward, whole outward) {
+                                     const real* kappa, const real* features, real* y, whole inward,
+                                     whole outward) {
   __shared__ real part[GROUPS][LANES];
   const whole* piece = pieces + 3 * static_cast<whole>(blockIdx.x);
   const whole o = static_cast<whole>(blockIdx.y) * LANES + threadIdx.x;

@@ -35,16 +35,17 @@ __device__ inline real shared_by(const whole* offsets, whole row) {
 // and column (leading dimension `lead`), only entries that attain the extreme count. Entries are
 // identified by `places`, or else by their own numbers. `winners` is indexed by the table row
 // (`back`) or by the output row.
-extern "C" __global__ void sum_rows(
-    whole pieces, whole rows, whole entries, const whole* offsets, const int* nodes,
-    const whole* edges, const whole* weighted, const real* weight, const whole* by_table,
-    whole mean, const whole* winners, const whole* places, whole back, whole lead,
-    const real* table, whole table_lead, whole table_first, whole width, double* partial,
-    whole accumulate, real* out, whole out_lead, whole out_first) {
+extern "C" __global__ void sum_rows(whole pieces, whole rows, whole entries, const whole* offsets,
+                                    const int* nodes, const whole* edges, const whole* weighted,
+                                    const real* weight, const whole* by_table, whole mean,
+                                    const whole* winners, const whole* places, whole back,
+                                    whole lead, const real* table, whole table_lead,
+                                    whole table_first, whole width, double* partial,
+                                    whole accumulate, real* out, whole out_lead, whole out_first) {
   const Chunk chunk;
   if (!pieces && chunk.unit >= rows) return;
-  const Span span = pieces ? long_span(offsets, rows, entries, chunk.unit)
-                           : row_span(offsets, chunk.unit);
+  const Span span =
+      pieces ? long_span(offsets, rows, entries, chunk.unit) : row_span(offsets, chunk.unit);
   const Entries of = {nodes, edges, weighted, weight};
   const whole column_first = back ? table_first : out_first;
   if (!pieces && span.is_long) {
@@ -95,15 +96,15 @@ __device__ inline bool beats(bool most, real a, real b) {
 
 // Column-wise extreme of the weighted rows and its entry (argmax or argmin), 1-based, the first of
 // equals; both 0 for an empty row. `out` and `winners` are optional.
-extern "C" __global__ void win_rows(
-    whole pieces, whole rows, whole entries, const whole* offsets, const int* nodes,
-    const whole* edges, const whole* weighted, const real* weight, whole most, const real* table,
-    whole width, real* partial, whole* partial_winners, whole accumulate, real* out, whole out_lead,
-    whole out_first, whole* winners) {
+extern "C" __global__ void win_rows(whole pieces, whole rows, whole entries, const whole* offsets,
+                                    const int* nodes, const whole* edges, const whole* weighted,
+                                    const real* weight, whole most, const real* table, whole width,
+                                    real* partial, whole* partial_winners, whole accumulate,
+                                    real* out, whole out_lead, whole out_first, whole* winners) {
   const Chunk chunk;
   if (!pieces && chunk.unit >= rows) return;
-  const Span span = pieces ? long_span(offsets, rows, entries, chunk.unit)
-                           : row_span(offsets, chunk.unit);
+  const Span span =
+      pieces ? long_span(offsets, rows, entries, chunk.unit) : row_span(offsets, chunk.unit);
   if (pieces && !span.is_long) return;
   const Entries of = {nodes, edges, weighted, weight};
   real best[COLUMNS] = {};
@@ -153,8 +154,7 @@ extern "C" __global__ void win_rows(
 // out[place, out_first + c] (+)= table[row, c]: gathers one table row per entry.
 extern "C" __global__ void take_rows(whole entries, const int* nodes, const whole* edges,
                                      const whole* places, const real* table, whole width,
-                                     whole accumulate, real* out, whole out_lead,
-                                     whole out_first) {
+                                     whole accumulate, real* out, whole out_lead, whole out_first) {
   const Chunk chunk;
   if (chunk.unit >= entries) return;
   const Entries of = {nodes, edges, 0, 0};
@@ -211,11 +211,12 @@ extern "C" __global__ void pass_on(whole rows, const whole* offsets, const whole
 // positions of the entries in CSC order; r is their edge or source, q their destination. With
 // `mean`, divided by the degree of q. With `winners`, only columns whose extreme at q is attained
 // by the entry count.
-extern "C" __global__ void dot_rows(
-    whole pieces, whole rows, whole entries, const whole* offsets, const whole* places,
-    const int* nodes, const int* owners, const whole* in_offsets, whole mean, const whole* winners,
-    whole lead, whole first, const real* table, whole width, const real* gradient, double* partial,
-    whole accumulate, real* out) {
+extern "C" __global__ void dot_rows(whole pieces, whole rows, whole entries, const whole* offsets,
+                                    const whole* places, const int* nodes, const int* owners,
+                                    const whole* in_offsets, whole mean, const whole* winners,
+                                    whole lead, whole first, const real* table, whole width,
+                                    const real* gradient, double* partial, whole accumulate,
+                                    real* out) {
   const Chunk chunk;
   const bool outside = !pieces && chunk.unit >= rows;
   Span span = {0, 0, 0, false};

@@ -12,7 +12,7 @@ struct Side {
 #define SIDE(n) \
   whole rows##n, whole width##n, real *values##n, const real *weights##n, real *numbers##n
 #define GIVEN_SIDES(...) \
-  { GIVEN_SIDE(0, __VA_ARGS__), GIVEN_SIDE(1, __VA_ARGS__), GIVEN_SIDE(2, __VA_ARGS__) }
+  {GIVEN_SIDE(0, __VA_ARGS__), GIVEN_SIDE(1, __VA_ARGS__), GIVEN_SIDE(2, __VA_ARGS__)}
 #define GIVEN_SIDE(n, adds) {rows##n, width##n, values##n, numbers##n, weights##n, adds >> n & 1}
 
 // Selects the side of a unit (row and head) counted across all sides; sets `unit` within that side.
@@ -217,11 +217,13 @@ extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const
 //          its tangent
 // With `by_entry`, `edge` and `tedge` are in CSC order.
 enum Step { ALPHA = 1, MEANS, WEIGHTS, SUMS, BACK };
-extern "C" __global__ void entries_alone(
-    whole step, whole is_second, whole by_entry, whole entries, const int* nodes,
-    const whole* edges, const int* owners, const whole* places, SCORES, const real* tsrc,
-    const real* tdst, const real* tedge, const real* tmask, const real* mean, const real* dots,
-    const real* tdots, const real* sums, real* first, real* second, real* masked) {
+extern "C" __global__ void entries_alone(whole step, whole is_second, whole by_entry, whole entries,
+                                         const int* nodes, const whole* edges, const int* owners,
+                                         const whole* places, SCORES, const real* tsrc,
+                                         const real* tdst, const real* tedge, const real* tmask,
+                                         const real* mean, const real* dots, const real* tdots,
+                                         const real* sums, real* first, real* second,
+                                         real* masked) {
   const whole unit = thread_number();
   if (unit >= entries * heads) return;
   const Scores scores = GIVEN_SCORES;

@@ -22,8 +22,8 @@ struct Scores {
   __device__ bool has_edges() const { return edge || mask; }
 };
 
-#define SCORES                                                                               \
+#define SCORES                                                                                  \
   whole heads, whole activation, real leak, const real *src, const real *dst, const real *edge, \
       const real *mask, const real *top, const real *share
 #define GIVEN_SCORES \
-  { static_cast<int>(heads), static_cast<int>(activation), leak, src, dst, edge, mask, top, share }
+  {static_cast<int>(heads), static_cast<int>(activation), leak, src, dst, edge, mask, top, share}

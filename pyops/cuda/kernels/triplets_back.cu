@@ -11,12 +11,14 @@
 // A row of gT for each entry and block of channels has: tangents of the gradients by T, [degree,
 // middle], if there are any; then these gradients if T has tangents; then whether there is a pair.
 template <bool second>
-__device__ inline void sum_pairs_back(
-    const Edges& edges, whole entries, whole out_rows, const int* nodes, const whole* ids,
-    const int* owners, const whole* out_offsets, const int* out_nodes, const whole* out_edges,
-    whole each, int degrees, whole channels, whole middle, const real* T, const real* tT,
-    const real* X, const real* tX, const real* B, const real* tB, const real* gy, real* gX,
-    real* gT, real* gB, real* gu, real* tgu) {
+__device__ inline void sum_pairs_back(const Edges& edges, whole entries, whole out_rows,
+                                      const int* nodes, const whole* ids, const int* owners,
+                                      const whole* out_offsets, const int* out_nodes,
+                                      const whole* out_edges, whole each, int degrees,
+                                      whole channels, whole middle, const real* T, const real* tT,
+                                      const real* X, const real* tX, const real* B, const real* tB,
+                                      const real* gy, real* gX, real* gT, real* gB, real* gu,
+                                      real* tgu) {
   constexpr int SETS = second ? 3 : 2, PAIR = SETS * DEGREES + 7;
   SHARED(real, shared);
   const int lane = threadIdx.x % WARP;
@@ -190,8 +192,8 @@ __device__ inline void sum_pairs_back(
   }
 }
 
-#define BACK                                                                                 \
-  whole out_rows, const whole *out_offsets, const int *out_nodes, const whole *out_edges,    \
+#define BACK                                                                              \
+  whole out_rows, const whole *out_offsets, const int *out_nodes, const whole *out_edges, \
       whole each, whole degrees, whole channels, whole middle
 
 extern "C" __global__ void pairs_back(GRAPH, BACK, const real* T, const real* X, const real* B,
@@ -202,9 +204,10 @@ extern "C" __global__ void pairs_back(GRAPH, BACK, const real* T, const real* X,
                         0, gy, gX, gT, gB, gu, 0);
 }
 
-extern "C" __global__ void pairs_back_second(
-    GRAPH, BACK, const real* T, const real* tT, const real* X, const real* tX, const real* B,
-    const real* tB, const real* gy, real* gX, real* gT, real* gB, real* gu, real* tgu) {
+extern "C" __global__ void pairs_back_second(GRAPH, BACK, const real* T, const real* tT,
+                                             const real* X, const real* tX, const real* B,
+                                             const real* tB, const real* gy, real* gX, real* gT,
+                                             real* gB, real* gu, real* tgu) {
   const Edges edges = {exclude, reverse, u, tu};
   sum_pairs_back<true>(edges, entries, out_rows, nodes, ids, owners, out_offsets, out_nodes,
                        out_edges, each, static_cast<int>(degrees), channels, middle, T, tT, X, tX,

@@ -59,12 +59,12 @@ extern "C" __global__ void by_vectors(whole edges, const real* u, const real* tu
 // or, with tangents, those of both, in addition to gu_e. Gradients by u are stored by entry and by
 // blockIdx.y, the block of channels.
 template <bool second>
-__device__ inline void sum_pairs_into(
-    const Edges& edges, whole entries, whole rows, const whole* offsets, const int* nodes,
-    const whole* ids,
-    const int* owners, const whole* places, int degrees, whole channels, whole middle,
-    const real* T, const real* tT, const real* X, const real* tX, const real* B, const real* tB,
-    const real* gy, real* y, real* gu, real* tgu) {
+__device__ inline void sum_pairs_into(const Edges& edges, whole entries, whole rows,
+                                      const whole* offsets, const int* nodes, const whole* ids,
+                                      const int* owners, const whole* places, int degrees,
+                                      whole channels, whole middle, const real* T, const real* tT,
+                                      const real* X, const real* tX, const real* B, const real* tB,
+                                      const real* gy, real* y, real* gu, real* tgu) {
   constexpr int SETS = second ? 4 : 2, PAIR = SETS * CHUNK + 6;
   SHARED(real, shared);
   const int lane = threadIdx.x % WARP;
@@ -187,19 +187,20 @@ __device__ inline void sum_pairs_into(
   }
 }
 
-extern "C" __global__ void pairs_into(
-    GRAPH, const whole* places, whole degrees, whole channels, whole middle, const real* T,
-    const real* X, const real* B, const real* gy, real* y, real* gu) {
+extern "C" __global__ void pairs_into(GRAPH, const whole* places, whole degrees, whole channels,
+                                      whole middle, const real* T, const real* X, const real* B,
+                                      const real* gy, real* y, real* gu) {
   const Edges edges = {exclude, reverse, u, tu};
   sum_pairs_into<false>(edges, entries, rows, offsets, nodes, ids, owners, places,
                         static_cast<int>(degrees), channels, middle, T, 0, X, 0, B, 0, gy, y, gu,
                         0);
 }
 
-extern "C" __global__ void pairs_into_second(
-    GRAPH, const whole* places, whole degrees, whole channels, whole middle, const real* T,
-    const real* tT, const real* X, const real* tX, const real* B, const real* tB, const real* gy,
-    real* y, real* gu, real* tgu) {
+extern "C" __global__ void pairs_into_second(GRAPH, const whole* places, whole degrees,
+                                             whole channels, whole middle, const real* T,
+                                             const real* tT, const real* X, const real* tX,
+                                             const real* B, const real* tB, const real* gy, real* y,
+                                             real* gu, real* tgu) {
   const Edges edges = {exclude, reverse, u, tu};
   sum_pairs_into<true>(edges, entries, rows, offsets, nodes, ids, owners, places,
                        static_cast<int>(degrees), channels, middle, T, tT, X, tX, B, tB, gy, y, gu,

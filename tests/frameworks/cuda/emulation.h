@@ -30,12 +30,20 @@
 #define blockDim emulation::block_size
 #define gridDim emulation::grid_size
 
-struct float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(16) double2 { double x, y; };
+struct float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(16) double2 {
+  double x, y;
+};
 
 namespace emulation {
-struct Dim { unsigned x, y, z; };
+struct Dim {
+  unsigned x, y, z;
+};
 enum Wait { ready, at_warp, at_block, over };
 constexpr int warp = 32, most = 1024;
 constexpr size_t stack_size = 1 << 17, shared_size = 227 << 10;
@@ -101,7 +109,11 @@ inline unsigned turn_of(unsigned turn, unsigned count, int order) {
   unsigned step = 2 * order + 3;
   for (;; ++step) {
     unsigned a = step, b = count;
-    while (b) { unsigned rest = a % b; a = b; b = rest; }
+    while (b) {
+      unsigned rest = a % b;
+      a = b;
+      b = rest;
+    }
     if (a == 1) break;
   }
   return static_cast<unsigned>((static_cast<uint64_t>(turn) * step + order) % count);
@@ -244,8 +256,7 @@ inline T __shfl_up_sync(unsigned, T value, int step, int width = 32, CALLER_LINE
 
 inline unsigned __ballot_sync(unsigned, int predicate, CALLER_LINE) {
   unsigned votes = 0;
-  for (int i = 0; i < 32; ++i)
-    votes |= (emulation::exchange(predicate, i, line) ? 1u : 0u) << i;
+  for (int i = 0; i < 32; ++i) votes |= (emulation::exchange(predicate, i, line) ? 1u : 0u) << i;
   return votes;
 }
 
@@ -254,21 +265,27 @@ inline int __any_sync(unsigned mask, int predicate, CALLER_LINE) {
 }
 
 template <class T>
-inline T __ldg(const T* place) { return *place; }
+inline T __ldg(const T* place) {
+  return *place;
+}
 
 template <class T>
-inline T max(T a, T b) { return a > b ? a : b; }
+inline T max(T a, T b) {
+  return a > b ? a : b;
+}
 template <class T>
-inline T min(T a, T b) { return a < b ? a : b; }
+inline T min(T a, T b) {
+  return a < b ? a : b;
+}
 inline float rsqrt(float x) { return 1 / sqrtf(x); }
 inline double rsqrt(double x) { return 1 / sqrt(x); }
 
 // What the host asks for: the kinds of a kernel's arguments, and to run it.
-#define EMULATE(kernel)                                                                         \
-  extern "C" const char* kernel##_arguments() { return emulation::codes(kernel); }              \
-  extern "C" int kernel##_run(void** args, const unsigned* dims, unsigned bytes, int order) {   \
-    emulation::body = emulation::body_of<kernel>(kernel);                                       \
-    emulation::body_args = args;                                                                \
-    return emulation::run_grid(dims, bytes, order);                                             \
-  }                                                                                             \
+#define EMULATE(kernel)                                                                       \
+  extern "C" const char* kernel##_arguments() { return emulation::codes(kernel); }            \
+  extern "C" int kernel##_run(void** args, const unsigned* dims, unsigned bytes, int order) { \
+    emulation::body = emulation::body_of<kernel>(kernel);                                     \
+    emulation::body_args = args;                                                              \
+    return emulation::run_grid(dims, bytes, order);                                           \
+  }                                                                                           \
   extern "C" const char* kernel##_message() { return emulation::message; }
