@@ -201,8 +201,7 @@ extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const
     for (whole k = span.start + mine.entry; k < end; k += mine.step()) {
       const whole e = scores.has_edges() ? edges[k] - 1 : 0;
       const real z = scores.raw(of_row, nodes[k] - 1, by_entry ? k : e, head);
-      weights[k * heads + head] =
-          scores.factor(e, head) * (exp(scores.act(z).value - top) * share);
+      weights[k * heads + head] = scores.factor(e, head) * (exp(scores.act(z).value - top) * share);
     }
   }
 }
@@ -266,8 +265,8 @@ extern "C" __global__ void entries_alone(whole step, whole is_second, whole by_e
   first[unit] = by_score;
   if (is_second) {
     const real trest = tc - sums[i * 2 * heads + heads + head];
-    second[unit] = score.curvature * ts * alpha * rest +
-                   score.slope * (talpha * rest + alpha * trest);
+    second[unit] =
+        score.curvature * ts * alpha * rest + score.slope * (talpha * rest + alpha * trest);
   } else if (second) {
     second[place] = by_score;
   }
