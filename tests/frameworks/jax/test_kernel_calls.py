@@ -245,8 +245,9 @@ def test_number_of_threads():
 def test_interrupt():
     """Ctrl-C ends a call, and other threads of Python run meanwhile: one of them sends it."""
     rng = np.random.default_rng(0)
-    graph = pyops.Graph(*rng.integers(0, 6000, (2, 200_000)), 6000, 6000)
-    arrays = [rng.standard_normal(n) for n in ((6000, 96), (200_000, 3), 96 * 4 + 97 * 96 * 96)]
+    edges = 2_000_000  # seconds of work
+    graph = pyops.Graph(*rng.integers(0, 6000, (2, edges)), 6000, 6000)
+    arrays = [rng.standard_normal(n) for n in ((6000, 96), (edges, 3), 96 * 4 + 97 * 96 * 96)]
     given = [*map(jnp.asarray, arrays)]
     program = jax.jit(lambda *arrays: pj.gno_conv(graph, *arrays, hidden=96))
     program = program.lower(*given).compile()
