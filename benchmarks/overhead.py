@@ -98,7 +98,7 @@ def in_jax() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "pyops.jax, jax.jit of jax.grad", lambda: steep(x).block_until_ready()
 
 
-DOORS = {"numpy": in_numpy, "torch": in_torch, "jax": in_jax}
+FRONT_ENDS = {"numpy": in_numpy, "torch": in_torch, "jax": in_jax}
 
 
 def microseconds(call: Callable[[], object]) -> float:
@@ -111,13 +111,15 @@ def microseconds(call: Callable[[], object]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=DOORS, default=[*DOORS], help="default: all")
+    parser.add_argument(
+        "--only", nargs="+", choices=FRONT_ENDS, default=[*FRONT_ENDS], help="default: all"
+    )
     chosen = parser.parse_args().only
     facts = describe()
     print(f"{facts['processor']}, {facts['cores']} cores, load {facts['load']:.1f}\n")
     print("| call | µs |\n|---|---:|")
     for name in chosen:
-        for label, call in DOORS[name]():
+        for label, call in FRONT_ENDS[name]():
             print(f"| {label} | {microseconds(call):.1f} |", flush=True)
 
 

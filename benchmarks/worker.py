@@ -82,7 +82,7 @@ def timed(call, count):
 def peak_memory(call):
     """Return the peak of resident bytes during the call, relative to those before it."""
     gc.collect()
-    if memory := sys.modules.get("pyops._memory"):
+    if memory := sys.modules.get("pyops._call.memory"):
         memory.Pages.lent.clear()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak

@@ -5,9 +5,9 @@ from importlib.metadata import version as _version
 from . import blocks as blocks
 from . import partials as partials
 from . import testing as testing
-from ._compound import starred as _starred
-from ._threads import get_num_threads as get_num_threads
-from ._threads import set_num_threads as set_num_threads
+from ._call.compound import starred as _starred
+from ._call.threads import get_num_threads as get_num_threads
+from ._call.threads import set_num_threads as set_num_threads
 from .dimenet import dimenet_basis as dimenet_basis
 from .graph import Graph as Graph
 from .neighbours import radius_graph as radius_graph

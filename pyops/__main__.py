@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import Graph, __version__, _kernels, get_num_threads, testing
-from ._operator import OPERATORS, Operator
+from ._call.operator import OPERATORS, Operator
 from ._schema import ANY
 
 _SIZES = {
@@ -75,14 +75,16 @@ def check() -> int:
     print(f"threads  {get_num_threads()} of {_kernels.pyops_process.available_threads()}\n")
     print(f"{'operator':22}{'phases':36}{'derivative error':>18}")
     failed = 0
-    for room in dict.fromkeys(operator.room for operator in OPERATORS.values()):
-        operators = [operator for operator in OPERATORS.values() if operator.room == room]
+    for declaration in dict.fromkeys(operator.declaration for operator in OPERATORS.values()):
+        operators = [
+            operator for operator in OPERATORS.values() if operator.declaration == declaration
+        ]
         try:
             error = f"{max(map(quick_check, operators)):.1e}"
         except AssertionError as problem:
             failed, error = failed + 1, str(problem)
-        print(f"{room:22}{' '.join(operators[0].phases):36}{error:>18}")
-        if [operator.name for operator in operators] != [room]:
+        print(f"{declaration:22}{' '.join(operators[0].phases):36}{error:>18}")
+        if [operator.name for operator in operators] != [declaration]:
             names = " ".join(operator.name for operator in operators)
             print(textwrap.indent(textwrap.fill(names, 68), "  "))
     return min(failed, 1)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import check_array, on_device, plain
-from ._eager import eager
+from ._call.arrays import check_array, on_device, plain
+from ._call.eager import eager
 
 
 class Library(NamedTuple):
@@ -40,7 +40,7 @@ def library_of(array: Any) -> Library:
         return Library(check_array_of_jax, jax.numpy.concatenate)
     if on_device(array):
         from .cuda._device import platform
-        from .cuda._door import check_part
+        from .cuda._dispatch import check_part
 
         return Library(check_part, platform("blocks").concatenate)
     return NUMPY

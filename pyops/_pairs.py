@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Array
-from ._indices import Indices
+from ._call.arrays import Array
+from ._call.indices import Indices
 
 _FINE = 8
 """Bins within a cutoff along the last axis; along the other axes a bin is one cutoff wide."""

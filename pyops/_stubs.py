@@ -19,7 +19,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ._operator import Operator
+    from ._call.operator import Operator
 
 PACKAGE = Path(__file__).resolve().parent
 HEADS = {
@@ -33,7 +33,7 @@ from typing import Any, Literal, Protocol, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._operator import Operator
+from ._call.operator import Operator
 from .cuda import DeviceGraph
 
 _Real = TypeVar("_Real", bound=np.floating[Any])
@@ -122,10 +122,10 @@ def keyword(name: str, annotation: str, *default: object) -> inspect.Parameter:
 
 def precision(op: Operator) -> tuple[inspect.Parameter, ...]:
     """Return the option of operators whose matrix products on a device have a precision."""
-    from .cuda._door import PRECISE
+    from .cuda._dispatch import PRECISE
     from .cuda._runtime import PRECISIONS
 
-    if not op.room.startswith(PRECISE):
+    if not op.declaration.startswith(PRECISE):
         return ()
     return (keyword("precision", f"Literal{[*PRECISIONS]}", PRECISIONS[0]),)
 
@@ -210,7 +210,7 @@ def operator(op: Operator) -> str:
 
 def of_framework(op: Operator, name: str) -> str:
     """Return the text of an operator as a function of PyTorch's or JAX's arrays."""
-    from ._door import CONSTANT
+    from ._call.framework import CONSTANT
 
     doc = f"{op.__doc__}\n\n{CONSTANT}" if op.signature.attention else op.__doc__
     keywords = precision(op) if name == "torch" else ()
@@ -230,8 +230,8 @@ def reexported(name: str) -> dict[str, str]:
 
 def stub(name: str) -> str:
     """Return the stub of a package."""
-    from ._compound import COMPOUNDS, starred
-    from ._operator import OPERATORS
+    from ._call.compound import COMPOUNDS, starred
+    from ._call.operator import OPERATORS
 
     operators = OPERATORS | COMPOUNDS
     others = {n: module for n, module in reexported(name).items() if n not in operators}

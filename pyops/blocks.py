@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
-from ._arrays import check_size
+from ._call.arrays import check_size
 from ._libraries import check_parts, library_of, split
 
 Array: TypeAlias = Any

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Annotated
 
-from ._arrays import Array
-from ._compound import Compound
+from ._call.arrays import Array
+from ._call.compound import Compound
 from ._schema import Between
 from .ops.radial_basis import radial_basis
 from .ops.spherical_basis import spherical_basis

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ._eager import eager
-from ._indices import (
+from ._call.eager import eager
+from ._call.indices import (
     MOST_EDGES,
     Indices,
     check_bounds,

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ._arrays import Array, check_array
-from ._eager import eager
-from ._indices import Indices, check_indices, pack_rows
+from ._call.arrays import Array, check_array
+from ._call.eager import eager
+from ._call.indices import Indices, check_indices, pack_rows
 from ._pairs import close_pairs, close_pairs_within
 from .graph import Graph
 

@@ -13,10 +13,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ._arrays import Array
-from ._eager import eager
-from ._operator import OPERATORS, Operator
-from ._partial import Partial, words_of
+from ._call.arrays import Array
+from ._call.eager import eager
+from ._call.operator import OPERATORS, Operator
+from ._call.partial import Partial, words_of
 from ._schema import Signature, show_shape
 
 
@@ -73,7 +73,7 @@ def _all() -> dict[str, tuple[Operator, int]]:
     """Map each gradient's name to its operator and the number of the input."""
     found = {}
     for op in OPERATORS.values():
-        if op.name != op.room:
+        if op.name != op.declaration:
             continue
         for number, name in enumerate(op.signature.inputs):
             for called in f"{op.name}_{name}", op.signature.also.get(name, f"{op.name}_{name}"):

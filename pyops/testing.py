@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import NOT_NUMBERS, Array, check_array, check_number, check_size, kind_of
-from ._eager import eager
-from ._operator import Operator
+from ._call.arrays import NOT_NUMBERS, Array, check_array, check_number, check_size, kind_of
+from ._call.eager import eager
+from ._call.operator import Operator
 
 __all__ = ["check_gradients"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import check_size
-from .._indices import Indices
+from .._call.arrays import check_size
+from .._call.indices import Indices
 from ..graph import Graph
 from ._device import Platform, platform
 

@@ -4,10 +4,10 @@ Has every operator of the table, with its name, shapes and options, on the CPU, 
 of `jax.jit`, under grad, jvp, vmap and hessian. float64 needs jax_enable_x64.
 """
 
-from .._compound import COMPOUNDS as _COMPOUNDS
-from .._compound import starred as _starred
-from .._door import compound as _compound
-from .._operator import OPERATORS as _OPERATORS
+from .._call.compound import COMPOUNDS as _COMPOUNDS
+from .._call.compound import starred as _starred
+from .._call.framework import compound as _compound
+from .._call.operator import OPERATORS as _OPERATORS
 from ._function import check as _check
 from ._function import function as _function
 from ._graph import Graph as Graph

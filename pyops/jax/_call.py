@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from .. import graph as _graph
-from .._arrays import VARIANTS
-from .._operator import OPERATORS, Operator
+from .._call.arrays import VARIANTS
+from .._call.operator import OPERATORS, Operator
 from .._schema import Procedure
 from . import _handler
 
@@ -132,7 +132,9 @@ def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]
     if call.wanted:
         found = {name: place for place, name in enumerate(call.wanted)}
         places = [found.get(name[1:]) for name in phase.outputs]
-    kernel = _handler.kernels.get(f"{phase.room}_{phase.kernel}_{VARIANTS[out[0].dtype.char]}")
+    kernel = _handler.kernels.get(
+        f"{phase.declaration}_{phase.kernel}_{VARIANTS[out[0].dtype.char]}"
+    )
     values = None
     if kernel is not None:
         results = [_Source(count + place) for place in places if place is not None]

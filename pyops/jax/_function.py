@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._door import Door
-from .._indices import check_bounds, check_length, check_rows, check_wanted
-from .._operator import Operator
+from .._call.framework import FrameworkFunction
+from .._call.indices import check_bounds, check_length, check_rows, check_wanted
+from .._call.operator import Operator
 from .._schema import Indexed
 from ..graph import Graph as PlainGraph
 from ._call import Call, Constants
@@ -41,12 +41,12 @@ DTYPES = np.dtype("float32"), np.dtype("float64")
 
 def function(op: Operator) -> Callable[..., Any]:
     """Return the operator as a function of JAX arrays."""
-    door, signature = Door(op, "jax"), op.signature
-    declared, label = [*signature.inputs], door.label
+    front_end, signature = FrameworkFunction(op, "jax"), op.signature
+    declared, label = [*signature.inputs], front_end.label
 
     def call(*inputs: Any, **options: Any) -> Any:
         wants_attention = op.pop_attention(options)
-        graph, arrays = door.arguments(inputs, options, _graph, check)
+        graph, arrays = front_end.arguments(inputs, options, _graph, check)
         indices, sizes = graph or ((), ())
         given = [a for a in arrays if a is not None]
         for name, array in zip(declared, arrays, strict=True):
@@ -82,7 +82,7 @@ def function(op: Operator) -> Callable[..., Any]:
         constants = map(jax.lax.stop_gradient, given)
         return y, _run(replace(told, phase="attention"), *indices, *rows.values(), *constants)
 
-    door.dress(call)
+    front_end.document(call)
     return call
 
 

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from .. import graph as _graph
-from .._arrays import kind_of
-from .._indices import check_bounds
+from .._call.arrays import kind_of
+from .._call.indices import check_bounds
 
 SIZES = "num_src", "num_dst", "num_edges"
 _JAX = ("jax",)

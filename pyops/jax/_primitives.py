@@ -20,7 +20,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from .._threads import limits
+from .._call.threads import limits
 from . import _handler
 from ._call import Call, run, text_of
 from ._devices import together

@@ -285,7 +285,7 @@ static Plan *prepare(const Frame *frame, const Text *text, uint64_t hash, void *
   return plan;
 }
 
-/* Returns the team size, as `team` in _threads.py. */
+/* Returns the team size, as `team` in _call/threads.py. */
 static int32_t team(void) {
   static pthread_mutex_t trial = PTHREAD_MUTEX_INITIALIZER;
   static _Thread_local int32_t started = 1;

@@ -3,8 +3,8 @@ from __future__ import annotations
 import functools
 from typing import Annotated
 
-from .._arrays import Array
-from .._operator import Operator
+from .._call.arrays import Array
+from .._call.operator import Operator
 from ..graph import Graph
 
 

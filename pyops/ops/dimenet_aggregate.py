@@ -3,9 +3,9 @@ from __future__ import annotations
 import functools
 from typing import Annotated, Literal
 
-from .._arrays import Array
-from .._indices import Indices
-from .._operator import Operator
+from .._call.arrays import Array
+from .._call.indices import Indices
+from .._call.operator import Operator
 from .._schema import Between
 from ..graph import Graph
 

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from .._arrays import Array
-from .._elementwise import Elementwise
+from .._call.arrays import Array
+from .._call.elementwise import Elementwise
+from .._call.operator import Operator
+from .._call.reduction import Reduction
 from .._functions import PUBLIC
-from .._operator import Operator
-from .._reduction import Reduction
 
 ARITY = {function.name: function.arity for function in PUBLIC}
 REDUCTIONS = {

@@ -5,10 +5,10 @@ place. Gradients, double backward, forward mode and `torch.func` (grad, jvp, vma
 work as for torch's own functions.
 """
 
-from .._compound import COMPOUNDS as _COMPOUNDS
-from .._compound import starred as _starred
-from .._door import compound as _compound
-from .._operator import OPERATORS as _OPERATORS
+from .._call.compound import COMPOUNDS as _COMPOUNDS
+from .._call.compound import starred as _starred
+from .._call.framework import compound as _compound
+from .._call.operator import OPERATORS as _OPERATORS
 from ._call import check as _check
 from ._function import function as _function
 from ._graph import Graph as Graph

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .._operator import Operator
+from .._call.operator import Operator
 from ._host import in_memory, on_host, without_subclass
 from ._host import recording as recording
 

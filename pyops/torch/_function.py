@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from .._arrays import on_device
-from .._door import Door
-from .._operator import Operator
+from .._call.arrays import on_device
+from .._call.framework import FrameworkFunction
+from .._call.operator import Operator
 from ..graph import Graph
 from ._call import Call, Maybe, check, exporting, recording
 from ._graph import Ends, visible
@@ -27,10 +27,10 @@ def _plain(label: str, graph: Any) -> Any:
 
 def function(op: Operator) -> Callable[..., Any]:
     """Return the operator as a function on tensors."""
-    door, registered = Door(op, "torch"), Registered(op)
+    front_end, registered = FrameworkFunction(op, "torch"), Registered(op)
 
     def call(*inputs: Any, **options: Any) -> Any:
-        graph, tensors = door.arguments(inputs, options, _plain, check)
+        graph, tensors = front_end.arguments(inputs, options, _plain, check)
         wants_attention = op.pop_attention(options)
         y = run("forward", graph, tensors, options)
         if not wants_attention:
@@ -50,5 +50,5 @@ def function(op: Operator) -> Callable[..., Any]:
         result: Tensor = kind.of(Call(op, graph, options), *tensors)
         return result
 
-    door.dress(call)
+    front_end.document(call)
     return call

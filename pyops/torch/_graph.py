@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from .. import graph as _graph
-from .._eager import eager
-from .._indices import Indices
+from .._call.eager import eager
+from .._call.indices import Indices
 from ._call import jit_tracing, unrecorded
 
 _MOST_GRAPHS = 64

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
-from .._operator import Operator
+from .._call.operator import Operator
 from ._call import Call, Maybe, jit_tracing, tensor_of
 from ._graph import graph_of
 from ._host import without_subclass

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from .._call.operator import Operator
 from .._functions import PUBLIC
-from .._operator import Operator
 from . import _values
 from ._call import Maybe, tensor_of
 

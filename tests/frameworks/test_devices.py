@@ -244,11 +244,11 @@ def modules(request):
 
 def test_every_loop_has_code_for_devices(modules):
     text = "\n".join(modules)
-    for room in COVERED:
+    for declaration in COVERED:
         module = dict.fromkeys(("ono_encode", "ono_decode", "orthonormalize"), "orthonormal")
         module |= {"gno_kernel": "network"}
-        own = module.get(room, room)
-        assert re.search(rf"\.entry __pyops_device_{own}_r8_MOD_\w+\$_omp_fn", text), room
+        own = module.get(declaration, declaration)
+        assert re.search(rf"\.entry __pyops_device_{own}_r8_MOD_\w+\$_omp_fn", text), declaration
     assert re.search(r"\.target\s+sm_80", text)
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pyops
+from pyops._call.operator import OPERATORS
 from pyops._functions import ACTIVATIONS, SCORES
-from pyops._operator import OPERATORS
 
 from ..reference.activations import EXACT
 

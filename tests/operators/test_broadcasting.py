@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pyops
-from pyops._broadcast import make_layout, packed, spread
+from pyops._call.broadcast import make_layout, packed, spread
 
 from ..support.broadcasts import BINARY, FUNCTIONS, OPERATORS, PAIRS, UNARY, Problem, problem
 from ..support.cases import PHASES

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pyops
-from pyops._operator import OPERATORS
+from pyops._call.operator import OPERATORS
 
 from ..reference.activations import ACTIVATIONS
 from ..reference.gno_kernel import preactivations

@@ -9,7 +9,7 @@ from scipy.special import spherical_jn
 
 import pyops
 from pyops import blocks
-from pyops._compound import CompoundPhase
+from pyops._call.compound import CompoundPhase
 
 from ..reference import reference as oracle
 from ..reference import spherical_basis as reference
@@ -267,7 +267,7 @@ def test_basis_is_both(rng):
 
 
 @pytest.mark.parametrize(
-    ("phase", "wanted", "rooms"),
+    ("phase", "wanted", "expected"),
     [
         ("backward", ("distances",), ["spherical_basis", "radial_basis"]),
         ("backward", ("frequencies",), ["radial_basis"]),
@@ -276,17 +276,17 @@ def test_basis_is_both(rng):
         ("double_backward", (), []),
     ],
 )
-def test_kernels_that_are_not_wanted_do_not_run(phase, wanted, rooms, monkeypatch):
+def test_kernels_that_are_not_wanted_do_not_run(phase, wanted, expected, monkeypatch):
     shares, ran = CompoundPhase.shares, []
 
     def watched(phase, values):
         for part, own in shares(phase, values):
-            ran.append(part.room)
+            ran.append(part.declaration)
             yield part, own
 
     monkeypatch.setattr(CompoundPhase, "shares", watched)
     representative("dimenet_basis").problem().run(phase, wanted=wanted)
-    assert ran == rooms
+    assert ran == expected
 
 
 def test_nothing_is_written_where_one_output_is_refused():

@@ -9,7 +9,7 @@ import pytest
 
 import pyops
 from pyops import Graph
-from pyops._operator import OPERATORS
+from pyops._call.operator import OPERATORS
 
 from ..support.cases import PHASES, VARIANTS
 from ..support.compare import assert_same

@@ -9,7 +9,7 @@ import pytest
 
 import pyops
 from pyops import Graph
-from pyops._operator import OPERATORS
+from pyops._call.operator import OPERATORS
 from pyops.compat.pylibcugraphops import (
     dimenet,
     make_bipartite_csc,

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pyops
-from pyops._compound import COMPOUNDS
-from pyops._operator import OPERATORS
+from pyops._call.compound import COMPOUNDS
+from pyops._call.operator import OPERATORS
 
 from ..support.cases import EVERY, PHASES, representative
 from ..support.compare import assert_same

@@ -9,7 +9,7 @@ import pytest
 
 import pyops
 from pyops import partials
-from pyops._partial import words_of
+from pyops._call.partial import words_of
 
 from ..support.cases import OPERATORS, VARIANTS
 from ..support.graphs import GRAPHS

@@ -8,8 +8,8 @@ import pytest
 
 import pyops
 from pyops import _kernels
-from pyops._compound import COMPOUNDS
-from pyops._operator import OPERATORS, Operator
+from pyops._call.compound import COMPOUNDS
+from pyops._call.operator import OPERATORS, Operator
 from pyops._schema import Signature, interfaces, procedures
 
 from .. import ROOT
@@ -29,8 +29,8 @@ DIRECTORIES = {
     "kernels": lambda: fault_sites.KERNELS.keys() & NAMES,
     "compiled": lambda: set(re.findall(r"\bpyops_(\w+)_r[48]\b", " ".join(dir(_kernels)))) - SHARED,
     "declarations": lambda: stems("pyops/ops", "py") - {"__init__"},
-    "table": lambda: {op.room for op in OPERATORS.values()},
-    "public": lambda: {op.room for op in PUBLIC if op.name not in COMPOUNDS},
+    "table": lambda: {op.declaration for op in OPERATORS.values()},
+    "public": lambda: {op.declaration for op in PUBLIC if op.name not in COMPOUNDS},
     "references": lambda: stems("tests/reference", "py") - {"__init__", "activations", "scores"},
     "cuda": lambda: stems("pyops/cuda/ops", "py") - {"__init__"},
 }
@@ -52,7 +52,7 @@ def test_name_of_an_operator(name):
     op = getattr(pyops, name)
     assert op is OPERATORS[name]
     assert op.name == op.__name__ == name
-    assert op.__module__ == f"pyops.ops.{op.room}"
+    assert op.__module__ == f"pyops.ops.{op.declaration}"
 
 
 @pytest.mark.parametrize("name", COMPOUNDS)

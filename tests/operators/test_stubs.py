@@ -12,8 +12,8 @@ import jedi
 import pytest
 
 import pyops
-from pyops._compound import COMPOUNDS
-from pyops._operator import OPERATORS
+from pyops._call.compound import COMPOUNDS
+from pyops._call.operator import OPERATORS
 
 pytestmark = pytest.mark.bare
 PACKAGE = Path(pyops.__file__).parent

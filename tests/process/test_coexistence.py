@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import pyops
-from pyops._threads import _quotas
+from pyops._call.threads import _quotas
 
 from ..support.programs import run
 

@@ -27,9 +27,9 @@ PROCEDURES = "forward|backward|double_backward|by_sample|attention"
 BLOCKS = {m[1]: m[2] for m in re.finditer(r"^/\* (\w+): (.*?)\*/", header(), re.DOTALL | re.M)}
 
 
-def meanings(room):
+def meanings(declaration):
     """Return the text of each argument of an operator's procedures."""
-    table = re.findall(r"^ \* (\w+)  +(.*(?:\n \*   .*)*)", BLOCKS[room], re.MULTILINE)
+    table = re.findall(r"^ \* (\w+)  +(.*(?:\n \*   .*)*)", BLOCKS[declaration], re.MULTILINE)
     return {name: " ".join(re.sub(r"\n \* +", " ", text).split()) for name, text in table}
 
 
@@ -42,13 +42,13 @@ def bits(text, phase):
 class Nulls:
     """Decides which arguments of an operator's procedures are NULL, and records which were."""
 
-    def __init__(self, room):
-        self.room, self.texts, self.met = room, meanings(room), set()
-        self.by_bit = BITS if room == "elementwise" else BITS[1:]
+    def __init__(self, declaration):
+        self.declaration, self.texts, self.met = declaration, meanings(declaration), set()
+        self.by_bit = BITS if declaration == "elementwise" else BITS[1:]
         """Masks whose bits determine whether an array is NULL."""
 
     def phase(self, name):
-        return name.removeprefix(f"pyops_{self.room}_").rpartition("_")[0]
+        return name.removeprefix(f"pyops_{self.declaration}_").rpartition("_")[0]
 
     def masks(self, name):
         """Return the mask and the bit of each array for which a procedure takes a mask."""
@@ -206,7 +206,7 @@ def test_null_of_elementwise():
 
 
 def check_all_met(nulls):
-    pattern = rf"pyops_{nulls.room}_({PROCEDURES})(_kept)?_r[48]"
+    pattern = rf"pyops_{nulls.declaration}_({PROCEDURES})(_kept)?_r[48]"
     procedures = [name for name in prototypes() if re.fullmatch(pattern, name)]
     expected = {(name, argument) for name in procedures for argument in nulls.allowed(name)}
     assert nulls.met == expected

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import pyops
-from pyops import _memory
-from pyops._memory import PAGE, Pages, new_array
+from pyops._call import memory
+from pyops._call.memory import PAGE, Pages, new_array
 
 FLOATS = PAGE // 4
 huge_pages = pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="a system without them")
@@ -104,11 +104,11 @@ def test_without_huge_pages(monkeypatch, fault):
         raise OSError
 
     if fault == "no room":
-        monkeypatch.setattr(_memory.mmap, "mmap", refuse)
+        monkeypatch.setattr(memory.mmap, "mmap", refuse)
     elif fault == "no advice":
         monkeypatch.setattr(Pages, "_new", refuse)
     else:
-        monkeypatch.delattr(_memory.mmap, "MADV_HUGEPAGE", raising=False)
+        monkeypatch.delattr(memory.mmap, "MADV_HUGEPAGE", raising=False)
     array = large(2)
     array[...] = 2
     assert array.base is None

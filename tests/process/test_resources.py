@@ -79,7 +79,7 @@ def test_memory_error():
 def test_threads_that_the_system_refuses():
     """If threads cannot be started, calls still succeed; OpenMP alone would end the process."""
     said = run("""
-        from pyops._threads import team
+        from pyops._call.threads import team
         arguments = problem(300, 10, 16, 16, 16)
         pyops.set_num_threads(1)
         alone = pyops.gno_conv(*arguments, hidden=16)

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from pyops import _operator
+from pyops._call import operator
 from pyops._functions import PUBLIC
 
 from ..reference import elementwise as reference
 from .complex_step import derivative
 
-OPERATORS = {n: op for n, op in _operator.OPERATORS.items() if op.room == "elementwise"}
+OPERATORS = {n: op for n, op in operator.OPERATORS.items() if op.declaration == "elementwise"}
 REDUCTIONS = {n: OPERATORS[n] for n in ("sum", "mean", "max", "min")}
 FUNCTIONS = {n: op for n, op in OPERATORS.items() if n not in REDUCTIONS}
 BINARY = [n for n, op in FUNCTIONS.items() if len(op.signature.inputs) == 2]

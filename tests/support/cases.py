@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from pyops import Graph, _operator
-from pyops._compound import COMPOUNDS
-from pyops._operator import Operator
+from pyops import Graph
+from pyops._call import operator
+from pyops._call.compound import COMPOUNDS
+from pyops._call.operator import Operator
 
 from ..reference import gat, gat_v2
 from ..reference.gno_kernel import preactivations
 from .graphs import GRAPHS, reverses
 
 PHASES = "forward", "backward", "double_backward", "jvp"
-OPERATORS = {name: op for name, op in _operator.OPERATORS.items() if op.name == op.room}
+OPERATORS = {name: op for name, op in operator.OPERATORS.items() if op.name == op.declaration}
 """Operators with kernels of their own, whose declarations have shapes."""
 EVERY = OPERATORS | COMPOUNDS
 """The same and the compound operators."""

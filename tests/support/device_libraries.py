@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 import pyops
-from pyops._operator import OPERATORS
+from pyops._call.operator import OPERATORS
 
 from .kernels import replaced
 
@@ -36,9 +36,9 @@ PATHS = {
 }
 BUILT = {name: ctypes.CDLL(str(path)) for name, path in PATHS.items() if path.exists()}
 COVERED = [
-    room
-    for room in dict.fromkeys(op.room for op in OPERATORS.values())
-    if any(hasattr(library, f"pyops_{room}_forward_r4") for library in BUILT.values())
+    declaration
+    for declaration in dict.fromkeys(op.declaration for op in OPERATORS.values())
+    if any(hasattr(library, f"pyops_{declaration}_forward_r4") for library in BUILT.values())
 ]
 THREADS = ThreadpoolController()
 TYPES = {"int64": ctypes.c_int64, "int32": ctypes.c_int32, "float64": ctypes.c_double}

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from pyops._compound import COMPOUNDS
-from pyops._operator import OPERATORS
+from pyops._call.compound import COMPOUNDS
+from pyops._call.operator import OPERATORS
 
-from .cases import EVERY as ROOMS
+from .cases import EVERY as MODULES
 from .cases import representative
 
 EVERY = OPERATORS | COMPOUNDS
@@ -18,7 +18,7 @@ FEW += ["tanh", "power", "sum", "max"]
 def arguments(name, seed=0):
     """Return a graph or None, the arrays and the options of a case."""
     op = EVERY[name]
-    if name in ROOMS:
+    if name in MODULES:
         problem = representative(name).problem(seed=seed)
         return problem.graph, [*problem.inputs], dict(problem.options)
     rng = np.random.default_rng(seed)

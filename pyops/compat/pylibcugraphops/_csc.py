@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..._indices import check_indices
+from ..._call.indices import check_indices
 from ...graph import Graph
 from ._names import names_of_call
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ..._arrays import check_size
-from ..._indices import Indices, check_bounds, check_indices, frozen
+from ..._call.arrays import check_size
+from ..._call.indices import Indices, check_bounds, check_indices, frozen
 from ...graph import Graph
 from ._csc import (
     BipartiteCsc,

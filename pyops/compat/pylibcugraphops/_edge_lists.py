@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..._indices import check_indices, check_integers
+from ..._call.indices import check_indices, check_integers
 from ...graph import Graph
 from ._queue import there
 from ._remembered import on_host, remembered

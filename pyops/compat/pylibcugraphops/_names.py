@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from ..._compound import COMPOUNDS
-from ..._operator import OPERATORS
+from ..._call.compound import COMPOUNDS
+from ..._call.operator import OPERATORS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 REFUSALS = TypeError, ValueError, IndexError, OverflowError, NotImplementedError, MemoryError

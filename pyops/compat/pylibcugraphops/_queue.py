@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ... import _arrays
-from ..._arrays import Array
+from ..._call import arrays
+from ..._call.arrays import Array
 from ...graph import Graph
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def there() -> There | None:
 
 def on_device(value: Any) -> bool:
     """Return whether a value is an array on a device."""
-    return _arrays.on_device(value) and hasattr(value, "dtype")
+    return arrays.on_device(value) and hasattr(value, "dtype")
 
 
 def queued(function: Function) -> Function:
@@ -88,7 +88,7 @@ def check_flag(label: str, value: Any) -> None:
 def check_stream(caller: str, given: Mapping[str, Any]) -> int:
     """Return the stream among the arguments of a call, as an address."""
     name = next(name for name in STREAMS if name in given)
-    return _arrays.check_size(f"{caller}: {name}", given[name], 0, 2**63 - 1)
+    return arrays.check_size(f"{caller}: {name}", given[name], 0, 2**63 - 1)
 
 
 def run(caller: str, given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> Any:
@@ -124,9 +124,9 @@ def run(caller: str, given: dict[str, Any], function: Callable[[dict[str, Any]],
 def check_array(label: str, array: Any) -> Array:
     """Return the argument if it is an array of supported precision on the device of the call."""
     if there() is None:
-        return _arrays.check_array(label, array)
+        return arrays.check_array(label, array)
     _refuse_on_host(label, array)
-    if array.dtype.char not in _arrays.VARIANTS:
+    if array.dtype.char not in arrays.VARIANTS:
         raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
     found: Array = array
     return found
@@ -135,11 +135,11 @@ def check_array(label: str, array: Any) -> Array:
 def check_output(label: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an output array if it has the given shape and dtype."""
     if there() is None:
-        return _arrays.check_output(label, array, shape, dtype)
+        return arrays.check_output(label, array, shape, dtype)
     found = check_array(label, array)
     if found.dtype != dtype:
         raise TypeError(f"{label}: expected {dtype} like the inputs, got {found.dtype}")
-    _arrays.check_place(label, found, shape)
+    arrays.check_place(label, found, shape)
     return found
 
 
@@ -148,7 +148,7 @@ def check_numbers(label: str, array: Any, shape: tuple[int, ...]) -> Any:
     _refuse_on_host(label, array)
     if array.dtype not in (np.int32, np.int64):
         raise TypeError(f"{label}: expected int32 or int64, got {array.dtype}")
-    _arrays.check_place(label, array, shape)
+    arrays.check_place(label, array, shape)
     return array
 
 
@@ -156,7 +156,7 @@ def _refuse_on_host(label: str, array: Any) -> None:
     if not on_device(array):
         raise TypeError(
             f"{label}: expected an array on the device like the other arguments, "
-            f"got {_arrays.kind_of(array)}"
+            f"got {arrays.kind_of(array)}"
         )
 
 

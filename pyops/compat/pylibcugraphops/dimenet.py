@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ..._arrays import Array
+from ..._call.arrays import Array
 from ...dimenet import dimenet_basis
 from ...ops.dimenet_aggregate import dimenet_aggregate
 from ._edge_lists import graph_of

@@ -1,8 +1,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from ..._broadcast import make_layout, packed, spread
-from ..._elementwise import ARRAYS
+from ..._call.broadcast import make_layout, packed, spread
+from ..._call.elementwise import ARRAYS
 from ..._functions import CODES
 from .._runtime import Runtime
 from .._terms import put

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._broadcast import Strides, make_layout, packed, spread
+from ..._call.broadcast import Strides, make_layout, packed, spread
 from ..._functions import CODES, FORMS, FUNCTIONS
 from .._runtime import Runtime
 

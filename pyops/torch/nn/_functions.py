@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ... import graph as _graph
 from ... import torch as _ops
-from ..._indices import check_bounds
+from ..._call.indices import check_bounds
 from .._call import DTYPES, exporting, is_integer, jit_tracing, recording
 from .._graph import Ends
 from .._host import array_of, is_mapped, on_host

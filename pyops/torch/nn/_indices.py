@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ... import graph as _graph
-from ..._indices import Indices
+from ..._call.indices import Indices
 from .._call import recording
 from .._graph import Ends
 from .._host import is_mapped, on_host

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ..._indices import Indices
+from ..._call.indices import Indices
 
 Made = TypeVar("Made")
 _MOST = 64

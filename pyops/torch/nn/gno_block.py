@@ -6,7 +6,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..._arrays import check_size
+from ..._call.arrays import check_size
 from ._neighbours import check_alike, check_function, check_points, check_radius
 from .integral_transform import IntegralTransform
 from .linear_channel_mlp import Activation, LinearChannelMLP

@@ -7,14 +7,14 @@ from unittest import mock
 import numpy as np
 
 from pyops import Graph
-from pyops._operator import OPERATORS as OPERATORS
-from pyops._phase import Phase
+from pyops._call.operator import OPERATORS as OPERATORS
+from pyops._call.phase import Phase
 from pyops.cuda import _device, ops
-from pyops.cuda._door import rooms
+from pyops.cuda._dispatch import supported
 
 from .platform import Platform, to_device
 
-ROOMS = {name: importlib.import_module(f"{ops.__name__}.{name}") for name in rooms()}
+MODULES = {name: importlib.import_module(f"{ops.__name__}.{name}") for name in supported()}
 DEVICE = False
 """Whether there is a real device, which determines its own order of execution."""
 
@@ -43,7 +43,7 @@ def on_device(rt):
     run = Phase.run
 
     def moved(phase, given, options, wanted=None, out=None, accumulate=False):
-        if not {part.room for part in phase.parts} <= ROOMS.keys():
+        if not {part.declaration for part in phase.parts} <= MODULES.keys():
             return run(phase, given, options, wanted, out, accumulate)
         outs = None if out is None else [*map(move, out)]
         results = run(phase, [*map(move, given)], options, wanted, outs, accumulate)

@@ -5,11 +5,11 @@ import contextlib
 import cupy
 import numpy as np
 
-from pyops.cuda import _door
+from pyops.cuda import _dispatch
 
 from .platform import OnDevice, Platform
 
-_run = _door.run
+_run = _dispatch.run
 inside = False
 """Whether a device operator runs, which uses the arrays as host arrays."""
 

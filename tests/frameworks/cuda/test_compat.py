@@ -11,7 +11,7 @@ from pyops import Graph
 from pyops.compat import pylibcugraphops
 from pyops.compat.pylibcugraphops import MMAOp, _remembered, dimenet, operators
 from pyops.compat.pylibcugraphops.operators import AggOp
-from pyops.cuda import _device, _door
+from pyops.cuda import _device, _dispatch
 
 from ...compat.calls import CASES, NODES, draw, plain
 from ...compat.test_calls import may_be_none
@@ -35,7 +35,7 @@ def platform(monkeypatch):
         return None
     made = StrictPlatform()
     monkeypatch.setattr(_device, "found", lambda: made)
-    monkeypatch.setattr(_door, "run", strict.run)
+    monkeypatch.setattr(_dispatch, "run", strict.run)
     return made
 
 

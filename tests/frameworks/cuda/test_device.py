@@ -81,7 +81,7 @@ WIDE = dict.fromkeys(("in_features", "out_features", "columns", "width", "channe
 
 
 @every_dtype
-@pytest.mark.parametrize("op", [name for name in on_device.ROOMS if name in on_device.OPERATORS])
+@pytest.mark.parametrize("op", [name for name in on_device.MODULES if name in on_device.OPERATORS])
 def test_arrays_may_begin_anywhere(op, dtype, monkeypatch):
     """Arrays may start at any multiple of an element, also if rows are read by vectors of four."""
     move = on_device.move
@@ -89,8 +89,8 @@ def test_arrays_may_begin_anywhere(op, dtype, monkeypatch):
     def displaced(array):
         if not isinstance(array, np.ndarray):
             return move(array)
-        room = move(np.concatenate([np.zeros(1, array.dtype), array.ravel()]))
-        return room[1:].reshape(array.shape)
+        padded = move(np.concatenate([np.zeros(1, array.dtype), array.ravel()]))
+        return padded[1:].reshape(array.shape)
 
     case = representative(op)
     p = case.problem(**({} if op == "kernel_conv" else WIDE)).map(dtype)

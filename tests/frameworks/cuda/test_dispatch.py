@@ -13,7 +13,7 @@ import pytest
 
 import pyops
 from pyops import blocks
-from pyops.cuda import DeviceGraph, _device, _door
+from pyops.cuda import DeviceGraph, _device, _dispatch
 from pyops.cuda._graph import PIECE, cut
 
 from ...support.cases import OPERATORS, PHASES, representative, variants
@@ -227,11 +227,14 @@ def test_refusals(refused):
 
 @pytest.mark.parametrize(
     ("name", "replacement"),
-    [("rooms_set", lambda: frozenset(["gat"])), ("_function", lambda room, kernel: None)],
+    [
+        ("supported_set", lambda: frozenset(["gat"])),
+        ("_function", lambda declaration, kernel: None),
+    ],
     ids=["operator", "phase"],
 )
 def test_no_room(name, replacement, monkeypatch):
-    monkeypatch.setattr(_door, name, replacement)
+    monkeypatch.setattr(_dispatch, name, replacement)
     with pytest.raises(NotImplementedError, match="gno_aggregate: no kernel for arrays on a dev"):
         call()
 
@@ -419,7 +422,7 @@ def test_precision(op, precision, least, most):
                 assert least < max(errors) < most
 
 
-@pytest.mark.parametrize("op", sorted({*_door.rooms()} & OPERATORS.keys()))
+@pytest.mark.parametrize("op", sorted({*_dispatch.supported()} & OPERATORS.keys()))
 def test_a_precision_is_taken_where_matrices_are_multiplied(op, platform, monkeypatch):
     multiply, asked = platform.runtime.matmul, []
 
@@ -429,7 +432,7 @@ def test_a_precision_is_taken_where_matrices_are_multiplied(op, platform, monkey
 
     monkeypatch.setattr(platform.runtime, "matmul", product)
     _, there = problem(op)
-    precision = "tf32" if op.startswith(_door.PRECISE) else "highest"
+    precision = "tf32" if op.startswith(_dispatch.PRECISE) else "highest"
     for phase in PHASES:
         there.run(phase, precision=precision)
     assert {*asked} == ({"tf32"} if precision == "tf32" else set())
@@ -519,8 +522,10 @@ def test_other_libraries(platform, monkeypatch):
         assert np.array_equal(pyops.negative(value), -KAPPA)
 
 
-def test_rooms_are_operators():
-    assert set(_door.rooms()) <= {op.room for op in pyops._operator.OPERATORS.values()}
+def test_supported_operators_are_declared():
+    assert set(_dispatch.supported()) <= {
+        op.declaration for op in pyops._call.operator.OPERATORS.values()
+    }
 
 
 def test_nothing_is_imported_before_it_is_needed():

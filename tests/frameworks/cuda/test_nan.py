@@ -8,12 +8,12 @@ from pyops import Graph
 from ...operators.test_nan import WIDTHS, inside
 from ...support.cases import OPERATORS, PAIRED, PHASES, representative, variants
 from .host import COMPILER, Host
-from .on_device import ROOMS, on_device
+from .on_device import MODULES, on_device
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-NAMES = [n for n in ROOMS if n in OPERATORS and OPERATORS[n].signature.has_graph]
+NAMES = [n for n in MODULES if n in OPERATORS and OPERATORS[n].signature.has_graph]
 TABLE = [representative(name) for name in NAMES if name not in PAIRED]
-TABLE += [case for name in PAIRED if name in ROOMS for case in variants(OPERATORS[name])]
+TABLE += [case for name in PAIRED if name in MODULES for case in variants(OPERATORS[name])]
 ENDS = [1, 4, 1, 5, 3, 3, 6, 0], [3, 1, 6, 3, 1, 3, 4, 7]
 
 

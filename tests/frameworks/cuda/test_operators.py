@@ -11,12 +11,12 @@ from ...support.compare import assert_same
 from ...support.graphs import drawn, shared
 from ...support.rounding import bounds
 from .host import COMPILER, Host
-from .on_device import DEVICE, ROOMS, on_device
+from .on_device import DEVICE, MODULES, on_device
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 every_phase = pytest.mark.parametrize("phase", PHASES)
-HERE = [case for case in VARIANTS if case.op in ROOMS]
-TABLE = [case for case in CASES if case.op in ROOMS]
+HERE = [case for case in VARIANTS if case.op in MODULES]
+TABLE = [case for case in CASES if case.op in MODULES]
 BOTH = [(case, np.float64) for case in TABLE]
 SINGLE = {case.graph for case in TABLE} if DEVICE else {"random", "hubs", "shared edges"}
 BOTH += [(case, np.float32) for case in TABLE if case.graph in SINGLE]
@@ -72,7 +72,7 @@ def one_long_edge():
 
 @every_phase
 @pytest.mark.parametrize("graph", [lambda: drawn(9, 3, 900), one_long_edge], ids=["rows", "edges"])
-@pytest.mark.parametrize("name", [name for name in ROOMS if name in OPERATORS])
+@pytest.mark.parametrize("name", [name for name in MODULES if name in OPERATORS])
 def test_order_of_pieces(name, graph, phase):
     """No result depends on the order, with rows summed in segments beside others."""
     problem = representative(name).problem(graph()).map(np.float32)
@@ -144,4 +144,4 @@ def test_fences(case, phase, end, monkeypatch):
 
 
 def test_every_room_is_tested():
-    assert {case.op for case in TABLE} >= ROOMS.keys() & OPERATORS.keys()
+    assert {case.op for case in TABLE} >= MODULES.keys() & OPERATORS.keys()

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import pyops  # noqa: E402
 import pyops.torch as pt  # noqa: E402
-from pyops.cuda import _device, _door  # noqa: E402
+from pyops.cuda import _device, _dispatch  # noqa: E402
 from pyops.torch import _cuda, _host  # noqa: E402
 
 
@@ -82,7 +82,7 @@ def test_refusals(monkeypatch):
     with pytest.raises(TypeError, match=r"pyops\.torch\.tanh: x: expected float32 or float64"):
         pt.tanh(x.half())
     with monkeypatch.context() as without:
-        without.setattr(_door, "rooms_set", frozenset)
+        without.setattr(_dispatch, "supported_set", frozenset)
         with pytest.raises(NotImplementedError, match="tanh: no kernel for arrays on a device"):
             pt.tanh(x)
     graph = pyops.Graph([0], [0]).to_device(1)

@@ -169,8 +169,8 @@ def _elementwise() -> list[Row]:
 
 def rows(operators: str) -> list[Row]:
     """Return all rows of the operators that have kernels of their own in a folder."""
-    rooms = [name for name in operators.split(",") if name != "elementwise"]
-    found = [row for name in rooms for row in _operator(name)]
+    names = [name for name in operators.split(",") if name != "elementwise"]
+    found = [row for name in names for row in _operator(name)]
     found += _elementwise()
     for name in REDUCTIONS:
         found.append(Row(name, f"{name}(x1)", [(3, 4)]))

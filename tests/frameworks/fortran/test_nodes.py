@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyops import Graph
-from pyops._operator import OPERATORS
+from pyops._call.operator import OPERATORS
 
 from ... import ROOT
 from .compilers import COMPILERS, PROGRAMS, Build, Installed, Sources, Whole, available, cases
@@ -190,7 +190,7 @@ def by_python(name, arrays):
     op = OPERATORS[{"maxval": "max", "minval": "min"}.get(base, base)]
     options = {}
     arguments = inputs + [arrays["gy"]] + [arrays["h" + n] for n in names]
-    if op.name == op.room:
+    if op.name == op.declaration:
         given = [n for n in op.signature.inputs if f"no_{n}" not in words]
         words = [w for w in words if not w.startswith("no_")]
         declared = op.signature.options.values()

@@ -15,7 +15,7 @@ class Example:
     """Operator on JAX arrays, with a small case."""
 
     def __init__(self, name, seed=0):
-        self.name, self.op, self.door = name, EVERY[name], getattr(pj, name)
+        self.name, self.op, self.function = name, EVERY[name], getattr(pj, name)
         self.graph, self.arrays, self.options = arguments(name, seed)
         self.places = [i for i, a in enumerate(self.arrays) if a is not None]
         self.primals = tuple(jnp.asarray(self.arrays[i]) for i in self.places)
@@ -29,7 +29,7 @@ class Example:
 
     def __call__(self, *given, **more):
         graph = [] if self.graph is None else [self.graph]
-        return self.door(*graph, *self.spread(given), **{**self.options, **more})
+        return self.function(*graph, *self.spread(given), **{**self.options, **more})
 
     def numpy(self, phase, *more, **keywords):
         graph = [] if self.graph is None else [self.graph]

@@ -15,7 +15,7 @@ import jax.numpy as jnp  # noqa: E402
 
 import pyops  # noqa: E402
 import pyops.jax as pj  # noqa: E402
-from pyops._operator import OPERATORS  # noqa: E402
+from pyops._call.operator import OPERATORS  # noqa: E402
 from pyops.jax import _call  # noqa: E402
 
 from ...support.programs import run  # noqa: E402
@@ -77,7 +77,7 @@ def prepare(name, phases, kind, dtype):
     def call(graph, *given):
         def function(*primals):
             first = [] if graph is None else [graph]
-            return example.door(*first, *example.spread(primals), **example.options)
+            return example.function(*first, *example.spread(primals), **example.options)
 
         return [phase(function, *given) for phase in phases]
 

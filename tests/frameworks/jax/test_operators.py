@@ -253,7 +253,7 @@ def test_attention_is_a_constant(name):
     )
     expected = jax.grad(lambda *p: (example(*p) ** 2).sum(), example.everything)(*example.primals)
     assert_trees_close(gradient, expected)
-    assert "alpha is a constant" in example.door.__doc__
+    assert "alpha is a constant" in example.function.__doc__
 
 
 def test_whether_attention_is_returned_is_checked():
@@ -464,7 +464,7 @@ def test_one_of_the_inputs(name):
     named = dict(zip(example.op.signature.inputs, example.arrays, strict=True))
     rest = {n: a for n, a in named.items() if n not in needed and a is not None}
     with pytest.raises(TypeError, match=f"{name}: expected {' or '.join(needed)}, got neither"):
-        example.door(example.graph, **rest, **example.options)
+        example.function(example.graph, **rest, **example.options)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -475,7 +475,7 @@ def test_inputs_by_name(name):
 
     def call(*given):
         named = dict(zip(names, given, strict=True))
-        return example.door(**graph, **named, **example.options)
+        return example.function(**graph, **named, **example.options)
 
     np.testing.assert_array_equal(call(*example.primals), example(*example.primals))
     np.testing.assert_array_equal(jax.jit(call)(*example.primals), example(*example.primals))

@@ -12,7 +12,7 @@ class Example:
     """Operator on tensors: a small case of the table, or positive broadcasting arrays."""
 
     def __init__(self, name, seed=0, dtype=torch.float64, device="cpu"):
-        self.name, self.op, self.door = name, OPERATORS[name], getattr(pt, name)
+        self.name, self.op, self.function = name, OPERATORS[name], getattr(pt, name)
         graph, arrays, self.options = arguments(name, seed)
         self.graph = None
         if graph is not None:
@@ -22,7 +22,7 @@ class Example:
 
     def __call__(self, *tensors, **more):
         graph = [] if self.graph is None else [self.graph]
-        return self.door(*graph, *tensors, **self.options, **more)
+        return self.function(*graph, *tensors, **self.options, **more)
 
     def energy(self, *tensors):
         y = self(*tensors)

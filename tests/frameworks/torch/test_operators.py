@@ -40,10 +40,10 @@ def test_inputs_by_name(name):
     inputs = [*example.op.signature.inputs]
     held = dict(zip(inputs, example.tensors, strict=False))
     graph = {} if example.graph is None else {"graph": example.graph}
-    y = example.door(**graph, **held, **example.options)
+    y = example.function(**graph, **held, **example.options)
     assert torch.equal(y, example(*example.tensors))
     with pytest.raises(TypeError, match=f"{name}: {inputs[0]}: expected one value, got it by"):
-        example.door(*graph.values(), example.tensors[0], **held, **example.options)
+        example.function(*graph.values(), example.tensors[0], **held, **example.options)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -52,7 +52,7 @@ def test_inputs_by_name_where_torch_compiles(name):
     held = dict(zip(example.op.signature.inputs, example.tensors, strict=False))
     graph = {} if example.graph is None else {"graph": example.graph}
     torch._dynamo.reset()
-    compiled = torch.compile(example.door, fullgraph=True, backend="eager")
+    compiled = torch.compile(example.function, fullgraph=True, backend="eager")
     assert torch.equal(compiled(**graph, **held, **example.options), example(*example.tensors))
 
 
@@ -79,7 +79,7 @@ def test_attention_that_is_returned(name):
     assert torch.autograd.gradcheck(lambda *t: weighted(*t)[0], example.leaves(), fast_mode=True)
     batch = [torch.stack([t, t]) for t in example.tensors]
     assert np.array_equal(torch.func.vmap(weighted)(*batch)[1][1].numpy(), expected[1])
-    assert "alpha is a constant" in example.door.__doc__
+    assert "alpha is a constant" in example.function.__doc__
 
 
 @pytest.mark.parametrize("name", WEIGHTED)

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pyops._operator import OPERATORS  # noqa: E402
+from pyops._call.operator import OPERATORS  # noqa: E402
 
 from .examples import Example  # noqa: E402
 from .test_operators import force_loss  # noqa: E402
@@ -61,7 +61,7 @@ def test_rows_may_be_an_argument(name):
     case = example(name, "tensor")
     (option,) = case.op.signature.indexed
     rows = case.options.pop(option)
-    run = lambda rows: case.door(case.graph, *case.tensors, **case.options, **{option: rows})  # noqa: E731
+    run = lambda rows: case.function(case.graph, *case.tensors, **case.options, **{option: rows})  # noqa: E731
     compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
     for some in rows, torch.full_like(rows, -1):
         assert torch.equal(compiled(some), run(some))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array, check_size
+from ...._call.arrays import Array, check_size
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
 from .._csc_full import Csc

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array
+from ...._call.arrays import Array
 
 
 def widened(x: Array, heads: int, column: Any) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array, check_size
+from ...._call.arrays import Array, check_size
 from ....graph import Graph
 from ....ops.aggregate import aggregate
 from ....ops.edge_to_edge import edge_to_edge

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array
-from ...._indices import Indices, check_integers
+from ...._call.arrays import Array
+from ...._call.indices import Indices, check_integers
 from .._queue import check_numbers, on_device, there
 from ._reductions import AggOp
 

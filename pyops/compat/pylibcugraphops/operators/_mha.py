@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array, check_number, check_size
-from ...._operator import Operator
+from ...._call.arrays import Array, check_number, check_size
+from ...._call.operator import Operator
 from ....ops.gat import gat
 from ....ops.gat_v2 import gat_v2
 from ....ops.transformer_conv import transformer_conv

@@ -7,7 +7,7 @@ from enum import Enum
 
 import numpy as np
 
-from ...._arrays import Array
+from ...._call.arrays import Array
 from ....graph import Graph
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc

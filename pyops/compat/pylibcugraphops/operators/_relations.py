@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...._arrays import Array
+from ...._call.arrays import Array
 from ....graph import _of_groups
 from ....ops.aggregate import aggregate
 from ....ops.hetero_basis import hetero_basis

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array
-from ...._operator import Operator
+from ...._call.arrays import Array
+from ...._call.operator import Operator
 from ....graph import Graph
 
 ACTIVATIONS: dict[str, tuple[str, Callable[[Array, Any], Array]]] = {

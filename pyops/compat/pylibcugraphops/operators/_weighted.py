@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...._arrays import Array
-from ...._indices import Indices
+from ...._call.arrays import Array
+from ...._call.indices import Indices
 from ....graph import Graph
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc

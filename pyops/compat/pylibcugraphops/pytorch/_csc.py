@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...._arrays import check_size
-from ...._indices import Indices, check_bounds, check_indices
+from ...._call.arrays import check_size
+from ...._call.indices import Indices, check_bounds, check_indices
 from ....torch import Graph
 from ....torch.nn._edge_index import on_cpu
 from .._names import names_of_call

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric")
 
-from pyops._operator import OPERATORS  # noqa: E402
+from pyops._call.operator import OPERATORS  # noqa: E402
 from pyops.torch import nn  # noqa: E402
 from pyops.torch.nn import _graph, _routes  # noqa: E402
 

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import pyops.torch as pt  # noqa: E402
-from pyops._operator import OPERATORS  # noqa: E402
+from pyops._call.operator import OPERATORS  # noqa: E402
 from pyops.compat.pylibcugraphops.pytorch import CSC  # noqa: E402
 from pyops.torch import nn  # noqa: E402
 from pyops.torch.nn import _routes  # noqa: E402

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ._arrays import VARIANTS, Array, plain
+from .arrays import VARIANTS, Array, plain
 
 Lengths: TypeAlias = tuple[int, ...]
 Strides: TypeAlias = tuple[int, ...]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from . import _kernels
-from ._arrays import NOT_NUMBERS, kind_of, on_device
-from ._threads import team
+from .. import _kernels
+from .arrays import NOT_NUMBERS, kind_of, on_device
+from .threads import team
 
 if TYPE_CHECKING:
-    from ._schema import Indexed
+    from .._schema import Indexed
 
 Indices: TypeAlias = npt.NDArray[np.integer[Any]]
 LARGEST = 2**31 - 2
@@ -64,7 +64,7 @@ def check_indices(label: str, values: npt.ArrayLike) -> Indices:
 def check_integers(label: str, values: npt.ArrayLike) -> Indices:
     """Return a copy of an integer array of any shape, in native byte order."""
     if on_device(values):
-        from .cuda._device import platform
+        from ..cuda._device import platform
 
         values = platform(label.partition(":")[0]).to_host(values)
     masked = isinstance(values, np.ma.MaskedArray)

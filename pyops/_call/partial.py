@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from . import _kernels
-from ._arrays import VARIANTS, Array, check_array, plain
-from ._indices import check_integers
-from ._operator import Operator
-from ._plan import Slot, solve_sizes
-from ._schema import Input, show_shape
+from .. import _kernels
+from .._schema import Input, show_shape
+from .arrays import VARIANTS, Array, check_array, plain
+from .indices import check_integers
+from .operator import Operator
+from .plan import Slot, solve_sizes
 
 _MOST = 10
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ._arguments import by_position
-from ._compound import Compound
-from ._operator import Operator
-from ._schema import show_shape
+from .._schema import show_shape
+from .arguments import by_position
+from .compound import Compound
+from .operator import Operator
 
 Found = TypeVar("Found")
 CONSTANT = "Here alpha is a constant: no derivative passes through what ``return_attention`` gives."
 
 
-class Door:
+class FrameworkFunction:
     """An operator behind the function of one framework."""
 
     def __init__(self, op: Operator, framework: str) -> None:
@@ -53,7 +53,7 @@ class Door:
         ]
         return graph, found + [None] * (most - len(found))
 
-    def dress(self, call: Callable[..., Any]) -> None:
+    def document(self, call: Callable[..., Any]) -> None:
         """Set name, signature and docstring of the function to those of the operator."""
         call.__name__ = call.__qualname__ = self.op.name
         call.__module__ = self.module
@@ -74,7 +74,7 @@ def compound(
     Arguments are checked here, in steps that frameworks can trace, so that error messages name
     the compound.
     """
-    door, declared = Door(op, framework), op.signature.inputs
+    front_end, declared = FrameworkFunction(op, framework), op.signature.inputs
     shapes = {i.name: [size.text for size in i.shape] for i in declared.values()}
     parts = [
         (functions[part.name], [*part.signature.inputs], [*part.signature.options])
@@ -82,12 +82,12 @@ def compound(
     ]
 
     def call(*inputs: Any, **options: Any) -> Any:
-        _, arrays = door.arguments(inputs, options, _no_graph, check)
+        _, arrays = front_end.arguments(inputs, options, _no_graph, check)
         options = op.checked(options)
         held = dict(zip(declared, arrays, strict=True))
         first, dtype = next(iter(declared)), arrays[0].dtype
         for name, array in held.items():
-            label, shape, sizes = f"{door.label}: {name}", tuple(array.shape), shapes[name]
+            label, shape, sizes = f"{front_end.label}: {name}", tuple(array.shape), shapes[name]
             if array.dtype != dtype:
                 raise TypeError(f"{label}: expected {dtype} like {first}, got {array.dtype}")
             if len(shape) != len(sizes) or shape != tuple(map(options.get, sizes, shape)):
@@ -100,7 +100,7 @@ def compound(
             ]
         )
 
-    door.dress(call)
+    front_end.document(call)
     return call
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ._memory import new_array
+from .memory import new_array
 
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from . import _functions
-from ._arrays import VARIANTS, Array
-from ._broadcast import (
+from .. import _functions
+from .._functions import CODES, FUNCTIONS, Function
+from .._schema import Procedure, elementwise
+from .arrays import VARIANTS, Array
+from .broadcast import (
     Lengths,
     Strides,
     broadcast,
@@ -22,13 +24,11 @@ from ._broadcast import (
     readable,
     spread,
 )
-from ._functions import CODES, FUNCTIONS, Function
-from ._operator import Operator
-from ._phase import Phase
-from ._plan import Kernel, Plan, check_arrays
-from ._schema import Procedure, elementwise
+from .operator import Operator
+from .phase import Phase
+from .plan import Kernel, Plan, check_arrays
 
-ROOM = "elementwise"
+DECLARATION = "elementwise"
 OPERATIONS = {"sum": 1, "max": 2, "min": 3}
 ARRAYS = {
     "forward": ("x1", "x2", "y"),
@@ -124,7 +124,7 @@ class BroadcastPhase(Phase):
     """Phase whose kernel takes arrays with any strides."""
 
     def __init__(self, operator: Operator, name: str) -> None:
-        super().__init__(operator.signature, operator.name, name, ROOM)
+        super().__init__(operator.signature, operator.name, name, DECLARATION)
         self.function = operator.name
 
     def _interface(self) -> Procedure:
@@ -208,7 +208,7 @@ class ElementwisePhase(BroadcastPhase):
 class Elementwise(Operator):
     """Elementwise operator with broadcasting, given by a function of the table."""
 
-    room = ROOM
+    declaration = DECLARATION
 
     def __init__(self, function: Function, declaration: Callable[..., Any]) -> None:
         declaration.__doc__ = describe(function, declaration)

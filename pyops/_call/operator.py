@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._arrays import Array, kind_of, on_device
-from ._eager import eager
-from ._phase import Phase
-from ._schema import Signature
-from .graph import Graph
+from .._schema import Signature
+from ..graph import Graph
+from .arrays import Array, kind_of, on_device
+from .eager import eager
+from .phase import Phase
 
 _PLAIN = np.ndarray, Graph, type(None)
 OPERATORS: dict[str, Operator] = {}
@@ -39,29 +39,30 @@ class Operator:
         self._keeping: dict[str, Phase] = {}
         if self.signature.keeps:
             self._keeping = {
-                n: Phase(self.signature, self.name, n, self.room, keeping=True) for n in names
+                n: Phase(self.signature, self.name, n, self.declaration, keeping=True)
+                for n in names
             }
         self._by_sample: Phase | None = None
         if self.signature.by_sample:
             self._by_sample = Phase(
-                self.signature, self.name, "backward", self.room, special="by_sample"
+                self.signature, self.name, "backward", self.declaration, special="by_sample"
             )
         self._attention: Phase | None = None
         if self.signature.attention:
             self._attention = Phase(
-                self.signature, self.name, "forward", self.room, special="attention"
+                self.signature, self.name, "forward", self.declaration, special="attention"
             )
         for name in names:
             setattr(self, name, self._make_method(name))
         self.table[self.name] = self
 
     @property
-    def room(self) -> str:
+    def declaration(self) -> str:
         """The name under which kernels, declaration and test reference are filed."""
         return self.name
 
     def _make_phase(self, name: str) -> Phase:
-        return Phase(self.signature, self.name, name, self.room)
+        return Phase(self.signature, self.name, name, self.declaration)
 
     def _make_method(self, phase: str) -> Callable[..., Any]:
         """Return the method of a phase as a function with the signature of this operator."""

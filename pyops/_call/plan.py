@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import VARIANTS, check_array, check_number, check_size
-from ._schema import ANY, INDEX_ARRAYS, Option, Procedure, Shape, Signature, Size, show_shape
-from .graph import Graph
+from .._schema import ANY, INDEX_ARRAYS, Option, Procedure, Shape, Signature, Size, show_shape
+from ..graph import Graph
+from .arrays import VARIANTS, check_array, check_number, check_size
 
 Kernel = Callable[..., int]
 

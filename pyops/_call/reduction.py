@@ -9,13 +9,20 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import Array, check_outputs
-from ._broadcast import Lengths, Strides, element_strides
-from ._elementwise import OPERATIONS, ROOM, BroadcastPhase, Elementwise, kernel_name, plan_call
-from ._functions import CODES, FUNCTIONS
-from ._operator import OPERATORS, Operator
-from ._phase import Phase, compiled
-from ._plan import Plan, check_arrays
+from .._functions import CODES, FUNCTIONS
+from .arrays import Array, check_outputs
+from .broadcast import Lengths, Strides, element_strides
+from .elementwise import (
+    DECLARATION,
+    OPERATIONS,
+    BroadcastPhase,
+    Elementwise,
+    kernel_name,
+    plan_call,
+)
+from .operator import OPERATORS, Operator
+from .phase import Phase, compiled
+from .plan import Plan, check_arrays
 
 
 class Axes(NamedTuple):
@@ -158,7 +165,7 @@ class ExtremePhase(ReductionPhase):
         if axes.terms == 0:
             raise ValueError(f"{self.caller}: x: expected elements along axis, got shape {x.shape}")
         plan = plan_call(
-            compiled(ROOM, "forward"),
+            compiled(DECLARATION, "forward"),
             "forward",
             "positive",
             x.shape,
@@ -225,7 +232,7 @@ class ExtremePhase(ReductionPhase):
 class Reduction(Operator):
     """Operator that reduces axes."""
 
-    room = ROOM
+    declaration = DECLARATION
 
     def _make_phase(self, name: str) -> Phase:
         kind = ExtremePhase if self.name in ("max", "min") else ReductionPhase

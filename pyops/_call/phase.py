@@ -8,23 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from . import _kernels
-from ._arguments import by_position
-from ._arrays import Array, buffers_for, check_outputs, hand_over, on_device, plain
-from ._indices import Indices, check_rows, check_wanted
-from ._memory import new_array
-from ._plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
-from ._schema import Procedure, Shape, Signature, procedures
-from ._threads import team
-from .graph import Graph
+from .. import _kernels
+from .._schema import Procedure, Shape, Signature, procedures
+from ..graph import Graph
+from .arguments import by_position
+from .arrays import Array, buffers_for, check_outputs, hand_over, on_device, plain
+from .indices import Indices, check_rows, check_wanted
+from .memory import new_array
+from .plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
+from .threads import team
 
 _MOST_PLANS = 1000
 
 
-def compiled(room: str, phase: str) -> dict[str, Kernel]:
+def compiled(declaration: str, phase: str) -> dict[str, Kernel]:
     """Return the compiled variants of a phase, by precision."""
     return {
-        v: getattr(getattr(_kernels, f"pyops_{room}_{v}"), f"{room}_{phase}") for v in ("r4", "r8")
+        v: getattr(getattr(_kernels, f"pyops_{declaration}_{v}"), f"{declaration}_{phase}")
+        for v in ("r4", "r8")
     }
 
 
@@ -41,7 +42,7 @@ class Phase:
         signature: Signature,
         operator: str,
         name: str,
-        room: str,
+        declaration: str,
         special: str = "",
         keeping: bool = False,
     ) -> None:
@@ -92,14 +93,14 @@ class Phase:
         self.labels = {o: "out" if o == one else f"out: {o}" for o in self.outputs}
 
         self.no_memory = f"{self.caller}: not enough memory for the working arrays"
-        self.room, self.kernel = room, special or ("double_backward" if second else name)
-        self.kernel += "_kept" * keeping
+        self.declaration = declaration
+        self.kernel = (special or ("double_backward" if second else name)) + "_kept" * keeping
         self._variants = self._compiled()
         self.interface = self._interface()
         self._plans: dict[Any, Plan] = {}
 
     def _compiled(self) -> dict[str, Kernel]:
-        return compiled(self.room, self.kernel)
+        return compiled(self.declaration, self.kernel)
 
     def _interface(self) -> Procedure:
         return procedures(self.signature)[self.kernel]
@@ -202,7 +203,7 @@ class Phase:
 
     def _on_device(self, given: Sequence[Any], *rest: Any) -> tuple[Any, ...]:
         """Run a call with arrays on a CUDA device."""
-        from .cuda._door import run
+        from ..cuda._dispatch import run
 
         return run(self, given, *rest)
 

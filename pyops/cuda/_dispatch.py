@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._arrays import VARIANTS, check_outputs, check_place, kind_of, on_device
-from .._broadcast import packed
+from .._call.arrays import VARIANTS, check_outputs, check_place, kind_of, on_device
+from .._call.broadcast import packed
 from ..graph import Graph
 from . import ops
 from ._device import platform
@@ -21,8 +21,8 @@ from ._graph import DeviceGraph
 from ._runtime import PRECISIONS
 
 if TYPE_CHECKING:
-    from .._phase import Phase
-    from .._plan import Plan
+    from .._call.phase import Phase
+    from .._call.plan import Plan
 
 
 def run(
@@ -35,7 +35,7 @@ def run(
 ) -> tuple[Any, ...]:
     """Check a call, enqueue its kernels on the caller's current stream, return its outputs."""
     call = Call(phase, given)
-    rooms = {part: find_room(part) for part in phase.parts}
+    kernels = {part: find_kernel(part) for part in phase.parts}
     rows = {n: options[n] for n in phase.signature.indexed if n in options}
     rest = {n: value for n, value in options.items() if n not in rows}
     precision = check_precision(phase, rest.pop("precision", "highest"))
@@ -70,7 +70,7 @@ def run(
                         fields[name] = values[place]
                 fields |= {"graph": call.graph, "precision": precision, "table": call.table}
                 for part, own in phase.shares(fields):
-                    rooms[part](call.runtime, SimpleNamespace(**own))
+                    kernels[part](call.runtime, SimpleNamespace(**own))
             for buffer, target in zip(buffers, targets, strict=True):
                 if target is not None:
                     target[...] = buffer
@@ -183,7 +183,7 @@ class Call:
         if length is None or type(rows) is not np.ndarray:
             checked = check()
             return None if length is None else self.platform.copy(checked)
-        return graph.rows((self.phase.room, name, length), rows, check)
+        return graph.rows((self.phase.declaration, name, length), rows, check)
 
     def table(self, array: Any) -> Any:
         """Return a small array on the device, copied on first use."""
@@ -263,32 +263,34 @@ def check_precision(phase: Phase, precision: object) -> str:
     where = f"{phase.caller}: precision"
     if precision not in PRECISIONS:
         raise ValueError(f"{where}: expected one of {PRECISIONS}, got {precision!r}")
-    if precision != "highest" and not phase.room.startswith(PRECISE):
+    if precision != "highest" and not phase.declaration.startswith(PRECISE):
         raise ValueError(
             f"{where}: expected 'highest', as no matrices are multiplied, got {precision!r}"
         )
     return str(precision)
 
 
-def rooms() -> list[str]:
+def supported() -> list[str]:
     """Return the operators that run on a device."""
     return sorted(module.name for module in pkgutil.iter_modules(ops.__path__))
 
 
-def find_room(phase: Phase) -> Callable[[Any, Any], None]:
+def find_kernel(phase: Phase) -> Callable[[Any, Any], None]:
     """Return the function that runs a phase."""
-    found = _function(phase.room, phase.kernel) if phase.room in rooms_set() else None
+    found = (
+        _function(phase.declaration, phase.kernel) if phase.declaration in supported_set() else None
+    )
     if found is None:
         raise NotImplementedError(
             f"{phase.caller}: no kernel for arrays on a device; there are some for "
-            f"{', '.join(rooms())}; take copies in host memory, such as cupy.asnumpy makes"
+            f"{', '.join(supported())}; take copies in host memory, such as cupy.asnumpy makes"
         )
     return found
 
 
 @functools.cache
-def _function(room: str, kernel: str) -> Callable[[Any, Any], None] | None:
-    return getattr(importlib.import_module(f"{ops.__name__}.{room}"), kernel, None)
+def _function(declaration: str, kernel: str) -> Callable[[Any, Any], None] | None:
+    return getattr(importlib.import_module(f"{ops.__name__}.{declaration}"), kernel, None)
 
 
-rooms_set = functools.cache(lambda: frozenset(rooms()))
+supported_set = functools.cache(lambda: frozenset(supported()))

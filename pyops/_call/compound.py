@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ._arrays import Array
-from ._eager import eager
-from ._operator import OPERATORS, Operator
-from ._phase import Phase
-from ._plan import Kernel
-from ._schema import Argument, Procedure, Signature
+from .._schema import Argument, Procedure, Signature
+from .arrays import Array
+from .eager import eager
+from .operator import OPERATORS, Operator
+from .phase import Phase
+from .plan import Kernel
 
 COMPOUNDS: dict[str, Compound] = {}
 """Table of the compound operators, filled by the declarations."""
@@ -75,7 +75,9 @@ class CompoundPhase(Phase):
     def __init__(
         self, signature: Signature, operator: str, name: str, parts: Mapping[str, Operator]
     ) -> None:
-        self._parts = {y: Phase(op.signature, operator, name, op.room) for y, op in parts.items()}
+        self._parts = {
+            y: Phase(op.signature, operator, name, op.declaration) for y, op in parts.items()
+        }
         super().__init__(signature, operator, name, operator)
         if name == "jvp":
             self.labels |= {"dg" + y: f"out: d{y}" for y in signature.results}

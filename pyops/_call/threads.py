@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from . import _kernels
-from ._eager import eager
+from .. import _kernels
+from .eager import eager
 
 _available: Callable[[], int] = _kernels.pyops_process.available_threads
 _processors: Callable[[], int] = _kernels.pyops_process.available_processors
