@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ ARRAYS = {
 }
 RESULTS = "y", "gx1", "gx2", "dx1", "dx2", "dgy"
 INTERFACES = elementwise()
+_PROPERTIES: Callable[[Array], tuple[object, ...]] = attrgetter("shape", "strides", "dtype.char")
 READ_AS = dict(zip("xyghk", ARRAYS["double_backward"], strict=False))
 
 
@@ -123,6 +124,9 @@ def kernel_name(name: str) -> str:
 class BroadcastPhase(Phase):
     """Phase whose kernel takes arrays with any strides."""
 
+    properties = staticmethod(_PROPERTIES)
+    view = staticmethod(flat)
+
     def __init__(self, operator: Operator, name: str) -> None:
         super().__init__(operator.signature, operator.name, name, DECLARATION)
         self.function = operator.name
@@ -134,17 +138,18 @@ class BroadcastPhase(Phase):
     def arrays(self) -> list[str]:
         return [*ARRAYS.get(self.kernel, ())]
 
-    def _readable(self, given: Sequence[Any]) -> Sequence[Any]:
-        return [readable(argument) for argument in given]
+    def run(
+        self,
+        given: Sequence[Any],
+        options: dict[str, Any],
+        wanted: Collection[str] | None = None,
+        out: Sequence[Array | None] | None = None,
+        accumulate: bool = False,
+    ) -> tuple[Array | None, ...]:
+        return super().run([*map(readable, given)], options, wanted, out, accumulate)
 
     def _inputs(self, given: Sequence[Any]) -> list[Array]:
         return [flat(array) for array in given if array is not None]
-
-    def _outputs(self, buffers: Sequence[Array | None]) -> list[Array]:
-        return [flat(buffer) for buffer in buffers if buffer is not None]
-
-    def _kind(self, array: Array) -> tuple[Any, ...]:
-        return array.shape, array.strides, array.dtype.char
 
     def _expect(self, arrays: Sequence[Any], shapes: Mapping[str, Lengths]) -> None:
         """Refuse cotangents that do not have the shapes of inputs and output."""

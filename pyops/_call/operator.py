@@ -93,23 +93,12 @@ class Operator:
         self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
     ) -> Any:
         """Return y; with ``return_attention=True``, where the operator has it, also alpha."""
-        y, _ = self._value(self._phases["forward"], inputs, out, accumulate, options)
-        return y
-
-    def _value(
-        self,
-        phase: Phase,
-        inputs: tuple[Any, ...],
-        out: Array | None,
-        accumulate: bool,
-        options: dict[str, Any],
-    ) -> tuple[Any, tuple[Any, ...]]:
-        """Return the results of a call, and the intermediates that forward stores."""
-        inputs = phase.arguments(inputs, options)
-        wants_attention = self.pop_attention(options)
-        outs = None if out is None else (out, *[None] * (len(phase.outputs) - 1))
-        y, *kept = phase.run(inputs, options, None, outs, accumulate)
-        return (y, self.attention(*inputs, **options)) if wants_attention else y, tuple(kept)
+        phase = self._phases["forward"]
+        if not phase.named.isdisjoint(options):
+            inputs = phase.arguments(inputs, options)
+        wants_attention = "return_attention" in options and self.pop_attention(options)
+        (y,) = phase.run(inputs, options, None, None if out is None else (out,), accumulate)
+        return (y, self.attention(*inputs, **options)) if wants_attention else y
 
     def run(
         self,
@@ -150,7 +139,12 @@ class Operator:
         inputs = self.arguments(inputs, options)
         if not self._keeping or any(type(a) not in _PLAIN and on_device(a) for a in inputs):
             return self(*inputs, out=out, accumulate=accumulate, **options), ()
-        return self._value(self._keeping["forward"], inputs, out, accumulate, options)
+        phase = self._keeping["forward"]
+        wants_attention = self.pop_attention(options)
+        outs = None if out is None else (out, *[None] * (len(phase.outputs) - 1))
+        y, kept = phase.run(inputs, options, None, outs, accumulate)
+        assert kept is not None
+        return (y, self.attention(*inputs, **options)) if wants_attention else y, (kept,)
 
     def backward(
         self,

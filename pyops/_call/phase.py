@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,17 @@ from .._schema import Procedure, Shape, Signature, procedures
 from ..graph import Graph
 from .arguments import by_position
 from .arrays import Array, buffers_for, check_outputs, hand_over, on_device, plain
+from .backends import backend
 from .indices import Indices, check_rows, check_wanted
 from .memory import new_array
 from .plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
 from .threads import team
 
 _MOST_PLANS = 1000
+_PROPERTIES: Callable[[Array], tuple[object, ...]] = attrgetter("shape", "dtype.char")
+"""Returns what a plan depends on of an array."""
+_TRANSPOSED: Callable[[Array], Array] = attrgetter("T")
+"""Returns the view of an array in C order that the kernel takes."""
 
 
 def compiled(declaration: str, phase: str) -> dict[str, Kernel]:
@@ -36,6 +42,9 @@ class Phase:
     without the sum over the samples, attention returns the weights of forward. `keeping` selects
     the procedure that returns, or takes as its last argument, the intermediates of forward.
     """
+
+    properties = staticmethod(_PROPERTIES)
+    view = staticmethod(_TRANSPOSED)
 
     def __init__(
         self,
@@ -66,6 +75,7 @@ class Phase:
         self._one_of = tuple(s.label for s in taken if s.role == "cotangent")
         graph = ["graph"] if signature.has_graph else []
         self._names = *graph, *(s.label for s in taken)
+        self.named = frozenset(self._names)
         self._cotangents = {s.label: s.forms for s in taken if s.role != "input"}
 
         self.outputs: dict[str, Shape] = dict(results)
@@ -111,7 +121,7 @@ class Phase:
 
     def arguments(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
         """Return the arguments by position; those given by name are removed from the options."""
-        if options.keys().isdisjoint(self._names):
+        if self.named.isdisjoint(options):
             return given
         return by_position(self.caller, self._names, given, options, self._needed, self._one_of)
 
@@ -133,17 +143,18 @@ class Phase:
         accumulate: bool = False,
     ) -> tuple[Array | None, ...]:
         """Check a call, run its kernel and return its outputs."""
-        given = self._readable(given)
         options, rows = self._without_rows(options) if self.signature.indexed else (options, {})
         plan = self._plan(given, options, wanted)
         if plan is None:
-            return self._on_device(given, {**options, **rows}, wanted, out, accumulate)
+            options = {**options, **rows}
+            return backend(given).run(self, given, options, wanted, out, accumulate)
         inputs = self._inputs(given)
         if out is not None or accumulate is not False:
             check_outputs(self.caller, self.labels, plan.outputs, plan.dtype, out, accumulate)
         buffers: list[Array | None]
         if out is None:
-            buffers = [None if s is None else new_array(s, plan.dtype) for s in plan.outputs]
+            dtype = plan.dtype
+            buffers = [None if s is None else new_array(s, dtype) for s in plan.outputs]
         else:
             buffers = buffers_for(out, plan.outputs, plan.dtype, inputs, accumulate)
         if plan.fill is not None:
@@ -151,7 +162,7 @@ class Phase:
                 if buffer is not None:
                     buffer[...] = buffer + plan.fill if accumulate else plan.fill
             return tuple(buffers) if out is None else hand_over(buffers, out)
-        outputs = self._outputs(buffers)
+        outputs = [self.view(buffer) for buffer in buffers if buffer is not None]
         for arrays, places in zip((inputs, outputs), plan.flat, strict=True):
             for i in places:
                 arrays[i] = arrays[i].T.reshape(-1)
@@ -201,12 +212,6 @@ class Phase:
             inputs = [*inputs, *(np.zeros(shape, plan.dtype).T for shape in plan.zeros)]
         return [*plan.constants, *run, *indices, *inputs, *outputs]
 
-    def _on_device(self, given: Sequence[Any], *rest: Any) -> tuple[Any, ...]:
-        """Run a call with arrays on a CUDA device."""
-        from ..cuda._dispatch import run
-
-        return run(self, given, *rest)
-
     def _rows(self, name: str, rows: Any, length: int | None, graph: Graph) -> Indices:
         """Return the row numbers of an option, 1-based; 0 for none."""
         option = self.signature.indexed[name]
@@ -218,21 +223,13 @@ class Phase:
         counted: Indices = check_rows(label, option, rows, length, ends).astype(np.int64) + 1
         return counted
 
-    def _readable(self, given: Sequence[Any]) -> Sequence[Any]:
-        """Return the arguments, with arrays in layouts that the kernel takes or that are copied."""
-        return given
-
     def _inputs(self, given: Sequence[Any]) -> list[Array]:
         """Return the arrays as the kernel takes them."""
-        arrays = given[1:] if self.signature.has_graph else given
-        return [plain(array).T for array in arrays if array is not None]
-
-    def _outputs(self, buffers: Sequence[Array | None]) -> list[Array]:
-        return [buffer.T for buffer in buffers if buffer is not None]
-
-    def _kind(self, array: Array) -> tuple[Any, ...]:
-        """Return the properties of an array that a plan depends on."""
-        return array.shape, array.dtype.char
+        return [
+            (a if a.flags.carray and a.dtype.isnative else plain(a)).T
+            for a in given
+            if isinstance(a, np.ndarray)
+        ]
 
     @property
     def arrays(self) -> list[str]:
@@ -281,11 +278,11 @@ class Phase:
         kinds: list[Any] = []
         for argument in given:
             if type(argument) is np.ndarray:
-                kinds.append(self._kind(argument))
+                kinds.append(self.properties(argument))
             elif argument is None:
                 kinds.append(None)
             elif isinstance(argument, Graph):
-                kinds.append(argument._sizes())
+                kinds.append(argument._numbers or argument._sizes())
             else:
                 return None
         if wanted is not None:

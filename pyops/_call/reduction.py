@@ -11,7 +11,8 @@ import numpy as np
 
 from .._functions import CODES, FUNCTIONS
 from .arrays import Array, check_outputs
-from .broadcast import Lengths, Strides, element_strides
+from .backends import backend
+from .broadcast import Lengths, Strides, element_strides, readable
 from .elementwise import (
     DECLARATION,
     OPERATIONS,
@@ -195,10 +196,10 @@ class ExtremePhase(ReductionPhase):
     ) -> tuple[Array | None, ...]:
         if self.name == "forward":
             return super().run(given, options, wanted, out, accumulate)
-        given = self._readable(given)
+        given = [*map(readable, given)]
         plan = self._plan(given, options, wanted)
         if plan is None:
-            return self._on_device(given, options, wanted, out, accumulate)
+            return backend(given).run(self, given, options, wanted, out, accumulate)
         if out is not None or accumulate is not False:
             check_outputs(self.caller, self.labels, plan.outputs, plan.dtype, out, accumulate)
         results = self._derivatives(given, options, plan)

@@ -1,0 +1,38 @@
+"""Backends: packages that run calls with other arrays than those of NumPy."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .arrays import on_device
+
+if TYPE_CHECKING:
+    from .phase import Phase
+
+
+class Backend(Protocol):
+    """Module of a backend."""
+
+    def run(
+        self,
+        phase: Phase,
+        given: Sequence[Any],
+        options: Mapping[str, Any],
+        wanted: Collection[str] | None,
+        out: Sequence[Any] | None,
+        accumulate: bool,
+    ) -> tuple[Any, ...]:
+        """Check a call, run its kernels and return its outputs."""
+
+
+BACKENDS: dict[str, Callable[[object], bool]] = {"pyops.cuda._dispatch": on_device}
+"""Test for the arrays of a backend, by its module, which is imported with the first of them."""
+
+
+def backend(given: Sequence[object]) -> Backend:
+    """Return the backend of the first argument that belongs to one."""
+    owners = (module for a in given for module, owns in BACKENDS.items() if owns(a))
+    found: Backend = importlib.import_module(next(owners))
+    return found
