@@ -1,11 +1,13 @@
 """Overhead of a call: an aggregation of four nodes through every front end.
 
-The minimal overhead is listed too: functions of torch and jax that only return an array.
+Lists the time and the Python functions entered by a call like an earlier one. The minimal overhead
+is listed too: functions of torch and jax that only return an array.
 
     python -m benchmarks.overhead
 """
 
 import argparse
+import sys
 import timeit
 from collections.abc import Callable, Iterator
 
@@ -23,6 +25,8 @@ def in_numpy() -> Iterator[tuple[str, Callable[[], object]]]:
     graph, x = pyops.Graph(SRC, DST), np.ones(SHAPE)
     yield "pyops", lambda: pyops.aggregate(graph, x)
     yield "pyops, backward", lambda: pyops.aggregate.backward(graph, x, None, None, None, x)
+    attention = np.ones(2 * SHAPE[1])
+    yield "pyops.gat", lambda: pyops.gat(graph, x, x, attention, heads=2)
 
 
 def in_torch() -> Iterator[tuple[str, Callable[[], object]]]:
@@ -109,6 +113,21 @@ def microseconds(call: Callable[[], object]) -> float:
     return 1e6 * min(timeit.repeat(call, number=count, repeat=ROUNDS)) / count
 
 
+def python_calls(call: Callable[[], object]) -> int:
+    """Return the number of Python functions that a call enters on this thread."""
+    entered = []
+
+    def note(frame: object, event: str, argument: object) -> None:
+        if event == "call":
+            entered.append(frame)
+
+    call()
+    sys.setprofile(note)
+    call()
+    sys.setprofile(None)
+    return len(entered) - 1  # but for the lambda
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
     parser.add_argument(
@@ -117,10 +136,11 @@ def main() -> None:
     chosen = parser.parse_args().only
     facts = describe()
     print(f"{facts['processor']}, {facts['cores']} cores, load {facts['load']:.1f}\n")
-    print("| call | µs |\n|---|---:|")
+    print("| call | µs | Python calls |\n|---|---:|---:|")
     for name in chosen:
         for label, call in FRONT_ENDS[name]():
-            print(f"| {label} | {microseconds(call):.1f} |", flush=True)
+            time, calls = microseconds(call), python_calls(call)
+            print(f"| {label} | {time:.1f} | {calls} |", flush=True)
 
 
 if __name__ == "__main__":
