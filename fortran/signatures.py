@@ -20,7 +20,6 @@ OPS = Path(__file__).resolve().parents[1] / "pyops" / "ops"
 PHASES = "forward", "backward", "double_backward", "by_sample"
 GRAPH_SIZES = "num_src", "num_dst", "num_edges", "num_entries"
 TYPES = {"int64": "integer(c_int64_t)", "int32": "integer(c_int32_t)", "float64": "real(c_double)"}
-REALS = {"r4": "real(c_float)", "r8": "real(c_double)"}
 
 
 def attributes(argument: _schema.Argument) -> str:
@@ -92,18 +91,17 @@ class Procedure:
         return [argument.name for argument in self.arguments]
 
 
-def procedures(operator: str) -> dict[tuple[str, str], Procedure]:
-    """Return the procedures of a kernel by phase and precision."""
+def procedures(operator: str) -> dict[str, Procedure]:
+    """Return the procedures of a kernel by phase."""
     return {
-        (phase, v): Procedure(
-            f"{found.name}_{v}",
-            f"pyops_{found.name}_{v}",
+        phase: Procedure(
+            found.name,
+            f"pyops_{found.name}_wp",
             tuple(
-                Argument(a.name, TYPES.get(a.type, REALS[v]), attributes(a), a.is_array)
+                Argument(a.name, TYPES.get(a.type, "real(wp)"), attributes(a), a.is_array)
                 for a in found.arguments
             ),
         )
-        for v in REALS
         for phase, found in _schema.interfaces(operator, OPS).items()
     }
 
@@ -179,11 +177,11 @@ class Operator:
         self.row_numbers = {i.name: (i.option, i.choice) for i in signature.indexed.values()}
         """Options that are row indices, which graphs store here, by the choice they belong to."""
         self.output = _matrix(signature.output)
-        self.kernels = {k: p for k, p in procedures(name).items() if k[0] in PHASES}
+        self.kernels = {k: p for k, p in procedures(name).items() if k in PHASES}
 
     @property
     def phases(self) -> list[str]:
-        return list(dict.fromkeys(phase for phase, _ in self.kernels))
+        return [*self.kernels]
 
     @property
     def names(self) -> list[str]:
@@ -198,8 +196,7 @@ class Operator:
         """All sizes but those of the graph; those that kernels take come first, in their order."""
         taken = [
             a.name
-            for (_, v), kernel in self.kernels.items()
-            if v == "r4"
+            for kernel in self.kernels.values()
             for a in kernel.arguments
             if a.type == "integer(c_int64_t)" and a.attributes == "value"
         ]
@@ -365,10 +362,6 @@ class Operator:
                 missing = set(self.sizes) - known
                 raise ValueError(f"{self.name}: sizes that do not follow: {missing}")
         return steps
-
-    def bodies(self, variant: str) -> Iterable[Procedure]:
-        """Kernels of a variant, to write interfaces of."""
-        return [kernel for (_, v), kernel in self.kernels.items() if v == variant]
 
     @property
     def packed(self) -> int:

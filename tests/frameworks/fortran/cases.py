@@ -43,6 +43,8 @@ SIZES = {
     "num_bases": 3,
 }
 REDUCTIONS = "sum", "mean", "maxval", "minval"
+NODE = {"r4": "array_type", "r8": "array_type_r8"}
+"""Types of the arrays."""
 
 
 @dataclass(frozen=True)

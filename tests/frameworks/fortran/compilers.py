@@ -60,7 +60,8 @@ class Sources:
         for name in self.names:
             own = FORTRAN / "nodes" / f"{name}.fypp"
             template = own if own.exists() else own.with_name("declared.fypp")
-            self.expand(template, folder / f"{name}.f90", OPERATOR=name)
+            before = sys.executable, FORTRAN / "expand_both.py"
+            self.expand(template, folder / f"{name}.f90", before, OPERATOR=name)
 
     def whole(self):
         """Return all sources of the library in order of dependency."""
