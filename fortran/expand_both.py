@@ -2,8 +2,8 @@
 
 Blocks `both_kinds` of the source are written for one precision: plain names and reals of kind `wp`.
 The expansion has each block twice. There wp is c_float or c_double, and two sorts of names end in
-_r4 or _r8: those that the blocks define or import, and those that end in _wp. Components, bindings
-and generic names stay, and so do the names for real32 that are older than those for real64.
+_r4 or _r8: those that the blocks define or import, and those that end in _wp. Components and
+bindings stay, and so do the names for real32 that are older than those for real64.
 """
 
 import re
@@ -18,8 +18,8 @@ PROCEDURE = re.compile(r"^ *(?:\w[\w()]* )*?(?:subroutine|function) (\w+)", re.M
 DECLARED = re.compile(r"^  \w[^\n!]*? :: (\w+)", re.MULTILINE)  # a type or variable of the module
 IMPORTED = re.compile(r"^  use \w+, only: ((?:.*&\n)*.*)", re.MULTILINE)
 OLDER = re.compile(r"array_type|get_partial_\w+")
-# Words, after what has to be left as it is; what precedes => is a binding or pointer.
-WORD = re.compile(r'!.*|"[^"\n]*"|%\w+|\binterface \w+|\b\w+\b(?! =>)')
+# Words, after what stays: comments, strings, components; what precedes => is a binding or pointer.
+WORD = re.compile(r'!.*|"[^"\n]*"|%\w+|\b\w+\b(?! =>)')
 
 
 def find_names(text: str) -> set[str]:

@@ -125,7 +125,7 @@ class Input:
 class Option:
     name: str
     kind: str
-    """size, choice, flag or number."""
+    """size, choice, flag or real."""
     default: object
     choices: tuple[str, ...] = ()
     least: int = 1
@@ -141,7 +141,7 @@ def _matrix(shape: Sequence[Size]) -> tuple[str, str]:
 
 
 def _option(option: _schema.Option) -> Option:
-    kinds = {int: "size", bool: "flag", float: "number", str: "choice"}
+    kinds = {int: "size", bool: "flag", float: "real", str: "choice"}
     choices = option.choices if option.kind is str else ()
     default = None if option.default is inspect.Parameter.empty else option.default
     bounds = option.bounds
@@ -213,8 +213,8 @@ class Operator:
         return self._of_kind("choice", "flag")
 
     @property
-    def numbers(self) -> list[str]:
-        return self._of_kind("number")
+    def reals(self) -> list[str]:
+        return self._of_kind("real")
 
     @property
     def free_sizes(self) -> list[str]:
@@ -263,7 +263,7 @@ class Operator:
     def expression(self, text: str, array: str = "s") -> str:
         """Replaces sizes by elements of `array`, and those of the graph by elements of g."""
 
-        def place(match: re.Match[str]) -> str:
+        def element(match: re.Match[str]) -> str:
             name = match[0]
             if name in self.graph_sizes:
                 return f"g({self.graph_sizes.index(name) + 1})"
@@ -272,7 +272,7 @@ class Operator:
         return (
             re.sub(r"\d+", r"\g<0>_c_int64_t", text)
             if not words(text)
-            else re.sub(r"[a-z_]\w*", place, text)
+            else re.sub(r"[a-z_]\w*", element, text)
         )
 
     def follows(self, values: Iterable[object], absent: Iterable[str]) -> dict[str, str]:
@@ -377,11 +377,11 @@ class Operator:
             return f"{given['graph']}%{name}"
         if name == "packed":
             return f"{self.packed}_c_int32_t"
-        return given["is"] + self.place(name)
+        return given["settings"] + self.setting(name)
 
-    def place(self, name: str) -> str:
+    def setting(self, name: str) -> str:
         """Element of the settings of a node that holds a size or an option."""
-        for group in "sizes", "codes", "numbers":
+        for group in "sizes", "codes", "reals":
             names = getattr(self, group)
             if name in names:
                 return f"{group}({names.index(name) + 1})"
@@ -390,12 +390,12 @@ class Operator:
     def taken(self, option: str, choice: str) -> str:
         """Returns the condition that a choice was made."""
         (choices,) = (o.choices for o in self.options if o.name == option)
-        return f"{self.place(option)} == {choices.index(choice) + 1}"
+        return f"{self.setting(option)} == {choices.index(choice) + 1}"
 
-    def recorded(self, phase: str) -> dict[str, str]:
-        """Actual arguments from the record of a call."""
+    def call_arguments(self, phase: str) -> dict[str, str]:
+        """Actual arguments from a `kernel_call`."""
         count = len(self.inputs)
-        given = {"graph": "c%is%graph", "is": "c%is%", "gy": "c%gy%at"}
+        given = {"graph": "c%settings%graph", "settings": "c%settings%", "gy": "c%gy%at"}
         given |= {
             n: f"c%{n}" for n in ("threads", "accumulate", "wanted", "given", "present", "status")
         }
@@ -407,28 +407,29 @@ class Operator:
         return given
 
     def direct(
-        self, number: int, apart: str | None = None, copied: Iterable[str] = ()
+        self, number: int, by_column: str | None = None, copied: Iterable[str] = ()
     ) -> dict[str, str]:
         """Actual arguments of the gradient by one input alone.
 
-        `apart` is a size processed by columns; `copied` inputs are in arrays of their own.
+        `by_column` is a size whose columns are computed one by one; `copied` inputs are in arrays
+        of their own.
         """
         operands = ["this%left_operand%val", "this%right_operand%val"]
         operands += [f"this%further({k})%node%val" for k in range(1, len(self.inputs))]
-        given = {"graph": "graph", "is": "", "gy": "upstream_grad"}
+        given = {"graph": "graph", "settings": "", "gy": "upstream_grad"}
         given |= {"threads": "1_c_int32_t", "accumulate": "0_c_int32_t", "present": "present"}
         given |= {"wanted": f"{1 << number - 1}_c_int32_t", "status": "status"}
         for place, (i, operand) in enumerate(zip(self.inputs, operands, strict=False), start=1):
             given[i.name] = i.name if i.optional or i.name in copied else operand
-            given["g" + i.name] = "output" if place == number else "nothing"
-            if apart is not None and i.columns == apart:
+            given["g" + i.name] = "output" if place == number else "unused"
+            if by_column is not None and i.columns == by_column:
                 given[i.name] = f"{operand}(:, column)"
-        if apart is not None:
+        if by_column is not None:
             given |= {
                 "gy": "upstream_grad(:, column)",
                 f"g{self.names[number - 1]}": "output(:, column)",
             }
-            given[apart] = "1_c_int64_t"
+            given[by_column] = "1_c_int64_t"
         return given
 
 

@@ -18,7 +18,7 @@ KERNELS = {
 """Sources of the kernels, as listed in the build files of their folders."""
 OPERATORS = sorted(name for name in KERNELS if (ROOT / "pyops" / "ops" / f"{name}.py").exists())
 FAMILIES = {path.parent.name: f"{path.parent.name}/*" for path in KERNELS.values()}
-FAMILIES |= {"macros": "*", "nodes": "nodes/*"}
+FAMILIES |= {"macros": "*", "nodes": "nodes/**/*"}
 """Families of templates under fortran/, from which equal numbers of faults are drawn."""
 NOT_SEEDED = {"both_kinds"}
 NOT_SEEDED |= {f"runtime/{name}" for name in ("machine", "prefetch", "process", "tuning")}
@@ -109,7 +109,7 @@ def _paths(names: Iterable[str]) -> set[str]:
 def tests(changed: Path) -> list[list[str]]:
     """Return the tests that can detect a fault in a template as pytest arguments, best first."""
     folder = ROOT / "tests"
-    if changed.parent.name == "nodes":
+    if FORTRAN / "nodes" in changed.parents:
         return [*OF_NODES]
     blind = [word for words in BLIND for word in words.split()]
     found = {

@@ -98,9 +98,10 @@ def test_faults_are_drawn_from_every_template():
     """Each template belongs to one family, or is listed as one whose faults have no effect."""
     sites = [path for family in fault_sites.FAMILIES for path in fault_sites.paths(family)]
     names = [*map(fault_sites.name_of, sites), *fault_sites.NOT_SEEDED]
-    folders = {"fortran", "fortran/nodes"}
+    folders = {"fortran"}
     folders |= {f"fortran/{path.parent.name}" for path in fault_sites.KERNELS.values()}
     every = [path for folder in folders for path in (ROOT / folder).glob("*.fypp")]
+    every += (ROOT / "fortran" / "nodes").rglob("*.fypp")
     assert sorted(names) == sorted(map(fault_sites.name_of, every))
 
 

@@ -56,10 +56,10 @@ class Sources:
         self.operators = OPERATORS
         lists = (words("fortran/meson.build", name) for name in ("foundation", "compounds"))
         foundation, compounds = lists
-        self.names = [*foundation, *self.operators, *compounds, "face"]
+        self.names = [*foundation, *self.operators, *compounds, "public_module"]
+        templates = {path.stem: path for path in (FORTRAN / "nodes").rglob("*.fypp")}
         for name in self.names:
-            own = FORTRAN / "nodes" / f"{name}.fypp"
-            template = own if own.exists() else own.with_name("declared.fypp")
+            template = templates.get(name, templates["derived"])
             before = sys.executable, FORTRAN / "expand_both.py"
             self.expand(template, folder / f"{name}.f90", before, OPERATOR=name)
 
