@@ -1,7 +1,8 @@
 """Writes the stubs of `pyops`, `pyops.torch` and `pyops.jax`, whose functions are made at import.
 
-Editors and type checkers read a stub (.pyi) in place of the module beside it. The build runs this
-script, for which it needs no compiled kernels; a stub is written if it differs.
+Editors and type checkers read a stub (.pyi) in place of the module beside it. `cuda/_declared.pyi`
+has no module: it declares the arguments of the device operators for type checkers. The build runs
+this script, for which it needs no compiled kernels; a stub is written if it differs.
 """
 
 from __future__ import annotations
@@ -241,12 +242,49 @@ def stub(name: str) -> str:
     return f"{text}\n__all__ = {[*others, *starred()]}\n"
 
 
+def arguments(op: Operator) -> str:
+    """Return the class of the arguments of a device operator, see `cuda/_arguments.py`."""
+    from ._schema import INDEX_ARRAYS, procedures
+
+    signature, maybe = op.signature, "DeviceArray | None"
+    options, taken = signature.options.values(), procedures(signature).values()
+    types = dict.fromkeys(signature.sizes, "int")
+    types |= {o.name: "int" for o in options if o.choices}
+    types |= {o.name: "float" for o in options if o.kind is float}
+    types["packed"] = "int"
+    types |= {n: "DeviceArray" for n in INDEX_ARRAYS if any(n in p.names for p in taken)}
+    types |= dict.fromkeys(signature.indexed, maybe)
+    for i in signature.inputs.values():
+        types[i.name] = maybe if i.optional else "DeviceArray"
+        types |= {tag + i.name: maybe for tag in "ghd"}
+    for y in signature.results:
+        types |= {y: "DeviceArray", f"g{y}": maybe, f"dg{y}": maybe}
+    types |= {"alpha": "DeviceArray"} if signature.attention else {}
+    base = "OnGraph" if signature.has_graph else "Arguments"
+    lines = (f"    {name}: {type_}\n" for name, type_ in types.items())
+    return f"\nclass {class_name(op.name)}({base}):\n{''.join(lines)}"
+
+
+def class_name(operator: str) -> str:
+    return operator.title().replace("_", "")
+
+
+def declared() -> str:
+    """Return the stub of the arguments of all device operators."""
+    from ._call.operator import OPERATORS
+
+    text = "from ._arguments import Arguments, OnGraph\nfrom ._array import DeviceArray\n"
+    operators = (op for name, op in OPERATORS.items() if op.declaration == name)
+    return text + "".join(map(arguments, operators))
+
+
 def main(stamp: str = "", depfile: str = "") -> None:
     """Write the stubs, and for the build an empty file and what it depends on."""
     for module in {*reexported("").values()} - {""}:
         importlib.import_module(f"pyops.{module}")
-    for name in HEADS:
-        path, text = PACKAGE / name / "__init__.pyi", stub(name)
+    texts = {PACKAGE / name / "__init__.pyi": stub(name) for name in HEADS}
+    texts[PACKAGE / "cuda" / "_declared.pyi"] = declared()
+    for path, text in texts.items():
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
     if stamp:

@@ -110,7 +110,7 @@ def check_outputs(
     labels: Mapping[str, str],
     shapes: Sequence[tuple[int, ...] | None],
     dtype: np.dtype[Any],
-    out: Sequence[Array | None] | None,
+    out: Sequence[object] | None,
     accumulate: bool,
     check: Callable[..., Any] = check_output,
     overlap: Callable[[Any, Any], bool] = np.shares_memory,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter, itemgetter
@@ -134,9 +135,9 @@ class BroadcastPhase(Phase):
     def _interface(self) -> Procedure:
         return INTERFACES[self.kernel]
 
-    @property
-    def arrays(self) -> list[str]:
-        return [*ARRAYS.get(self.kernel, ())]
+    @functools.cached_property
+    def absent(self) -> dict[str, None]:
+        return dict.fromkeys(ARRAYS.get(self.kernel) or super().absent)
 
     def run(
         self,

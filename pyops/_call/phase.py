@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -231,10 +232,12 @@ class Phase:
             if isinstance(a, np.ndarray)
         ]
 
-    @property
-    def arrays(self) -> list[str]:
-        """Names of all arrays that the kernel may read or write."""
-        return [*(slot.name for slot in self.slots), *self.outputs]
+    @functools.cached_property
+    def absent(self) -> dict[str, None]:
+        """Arrays, by name, that a device kernel receives as None unless given or requested."""
+        signature = self.signature
+        names = [tag + name for name in signature.inputs for tag in ("", "g", "h", "d")]
+        return dict.fromkeys([*names, *(tag + y for y in signature.results for tag in ("g", "dg"))])
 
     def output_shape(
         self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -59,6 +60,20 @@ class Plan:
     """Length of each option that is row numbers, None if not used."""
     read: tuple[str, ...] = ()
     """Index arrays, with "" for those that the kernel does not read."""
+
+    @functools.cached_property
+    def values(self) -> dict[str, Any]:
+        """The constants by name, without placeholders."""
+        return {
+            name: value
+            for name, value in zip(self.names, self.constants, strict=False)
+            if not (isinstance(value, np.ndarray) and value.size == 0)
+        }
+
+    @functools.cached_property
+    def array_names(self) -> tuple[str, ...]:
+        """The names after constants, threads and accumulate."""
+        return self.names[len(self.constants) + 2 :]
 
 
 def make_plan(

@@ -152,12 +152,6 @@ class ExtremePhase(ReductionPhase):
         if name != "forward":
             self.kernel = f"extreme_{self.kernel}"  # a sequence of other kernels
 
-    @property
-    def arrays(self) -> list[str]:
-        if self.name == "forward":
-            return super().arrays
-        return [*(slot.name for slot in self.slots), *self.outputs]
-
     def _make_plan(
         self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
     ) -> Plan:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from ._array import DeviceArray, Value
 from ._neighbours import THREADS, blocks
 from ._runtime import Runtime
+
+if TYPE_CHECKING:
+    from ._declared import RadialBasis, SphericalBasis
 
 LANES = 32
 Doubles = npt.NDArray[np.float64]
@@ -51,14 +55,23 @@ def zeros_and_norms(degrees: int, count: int) -> tuple[Doubles, Doubles]:
 class Basis:
     """A basis in the form that the kernels take."""
 
-    def __init__(self, rt: Runtime, a: Any, columns: int, each: int = 1, **tables: Any) -> None:
+    def __init__(
+        self,
+        rt: Runtime,
+        a: RadialBasis | SphericalBasis,
+        columns: int,
+        each: int = 1,
+        *,
+        frequencies: DeviceArray | None = None,
+        zeros: DeviceArray | None = None,
+        norms: DeviceArray | None = None,
+    ) -> None:
         self.rt, self.a, self.columns = rt, a, columns
         self.arguments = (
-            a.num_samples, columns, a.exponent, each, tables.get("frequencies"),
-            tables.get("zeros"), tables.get("norms"), a.distances,
+            a.num_samples, columns, a.exponent, each, frequencies, zeros, norms, a.distances,
         )  # fmt: skip
 
-    def _run(self, kernel: str, units: int, lanes: int, *args: Any) -> None:
+    def _run(self, kernel: str, units: int, lanes: int, *args: Value) -> None:
         every = (*self.arguments, *args)
         self.rt.launch(
             "bessel", kernel, self.a.distances.dtype, blocks(units, lanes), THREADS, every
@@ -68,10 +81,15 @@ class Basis:
         a = self.a
         self._run("evaluate", a.num_samples * self.columns, 1, a.accumulate, a.y)
 
-    def pull(
-        self, by_x: Any, by_w: Any = None, dgy: Any = None, second: bool = False,
-        hx: Any = None, hw: Any = None,
-    ) -> None:  # fmt: skip
+    def vjp(
+        self,
+        by_x: DeviceArray | None,
+        by_w: DeviceArray | None = None,
+        dgy: DeviceArray | None = None,
+        second: bool = False,
+        hx: DeviceArray | None = None,
+        hw: DeviceArray | None = None,
+    ) -> None:
         """Store the gradients of first or second order; by_w is summed over the samples."""
         a = self.a
         shape = a.num_samples, self.columns
@@ -79,6 +97,6 @@ class Basis:
         self._run(
             "pull", a.num_samples, LANES, a.gy, second, hx, hw, a.accumulate, by_x, terms, dgy
         )
-        if terms is not None:
+        if by_w is not None and terms is not None:
             total = terms.sum(0)
             by_w[...] = by_w + total if a.accumulate else total

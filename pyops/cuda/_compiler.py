@@ -11,12 +11,11 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from ._source import OPTIONS
 
 
-def compiled(text: str, *, architecture: int) -> tuple[str, Any]:
+def compiled(text: str, *, architecture: int) -> tuple[str, bytes]:
     """Return the kind and code of a source compiled for a compute capability such as 90.
 
     The kind is "cubin", or "ptx" for the newest architecture that NVRTC knows if it does not know
@@ -43,12 +42,12 @@ def compiled(text: str, *, architecture: int) -> tuple[str, Any]:
         nvrtc.destroyProgram(program)
 
 
-def kept(text: str, architecture: int) -> Path:
+def cached(text: str, architecture: int) -> Path:
     """Return the cached file with the machine code of a source."""
     from cupy.cuda import nvrtc
 
-    made_of = "\0".join([text, *OPTIONS, str(architecture), str(nvrtc.getVersion())])
-    name = hashlib.sha256(made_of.encode()).hexdigest()[:40]
+    identity = "\0".join([text, *OPTIONS, str(architecture), str(nvrtc.getVersion())])
+    name = hashlib.sha256(identity.encode()).hexdigest()[:40]
     for kind in "cubin", "ptx":
         path = folder() / f"{name}.{kind}"
         if path.exists():

@@ -2,17 +2,21 @@
 
     Z_i = sum over in(i) of (hidden_e | 1) (x) h_j,  m_i = Z_i W,  W = [V; b_v]
 
-Rows of a graph are split into segments ("pieces"); the Z of a batch of them fits in `WORKSPACE`.
+Rows of a graph are split into segments; the Z of a batch of them fits in `WORKSPACE`.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
+from ._array import DeviceArray, DType, required
+from ._graph import DeviceGraph
 from ._runtime import Runtime
+
+if TYPE_CHECKING:
+    from ._declared import GnoConv, GnoKernel
 
 WORKSPACE = 2**27
 """Largest size of a work array in bytes."""
@@ -20,7 +24,7 @@ UNITS = 64
 """Hidden units per block of the kernels."""
 ROWS = 256
 """Rows of a matrix that a block sums, as in kernels/row_sums.cu."""
-Product = tuple[bool, Any]
+Product: TypeAlias = tuple[bool, DeviceArray]
 """Whether to use the derivatives of the sums, and the matrix that multiplies the sums."""
 
 
@@ -33,131 +37,142 @@ class RowSums:
 
     def __init__(self, rt: Runtime, counts: Sequence[int], columns: int) -> None:
         self.rt, self.columns, self.done = rt, columns, 0
-        self.parts = rt.empty((sum(blocks(count, ROWS) for count in counts), columns), "d")
+        self.partial = rt.empty((sum(blocks(count, ROWS) for count in counts), columns), "d")
 
-    def add(self, x: Any) -> None:
+    def add(self, x: DeviceArray) -> None:
         rows = x.size // self.columns
         grid = blocks(rows, ROWS), blocks(self.columns, 32)
-        held = [x, self.parts[self.done :], rows, self.columns]
-        self.rt.launch("row_sums", "add_rows", x.dtype, grid, (32, 8), held)
+        args = x, self.partial[self.done :], rows, self.columns
+        self.rt.launch("row_sums", "add_rows", x.dtype, grid, (32, 8), args)
         self.done += grid[0]
 
-    def store(self, out: Any, accumulate: bool) -> None:
-        held = [self.parts, out, len(self.parts), self.columns, accumulate]
+    def store(self, out: DeviceArray, accumulate: bool) -> None:
+        args = self.partial, out, len(self.partial), self.columns, accumulate
         grid = blocks(self.columns, 32)
-        self.rt.launch("row_sums", "join_rows", out.dtype, grid, (32, 8), held)
+        self.rt.launch("row_sums", "join_rows", out.dtype, grid, (32, 8), args)
 
 
 class Layer:
     """Hidden layer of a kernel network, with its tangent along the cotangents h."""
 
-    def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
-        self.rt, self.a, self.dtype = rt, a, a.params.dtype
-        self.coords, self.params = a.coords, a.params
-        self.dcoords, self.dparams = getattr(a, "hcoords", None), getattr(a, "hparams", None)
+    operands: tuple[DeviceArray | None, ...]
+    """Coordinates and parameters, and their tangents."""
+
+    def __init__(self, rt: Runtime, a: GnoConv | GnoKernel) -> None:
+        self._set(rt, a.params.dtype, a.precision, a.accumulate)
+        self.coords, self.params, self.dcoords, self.dparams = (
+            a.coords, a.params, a.hcoords, a.hparams
+        )  # fmt: skip
         self.length = a.hidden * (a.dim + 1)
         self.operands = self.coords, self.params, self.dcoords, self.dparams
         self.moves = self.dcoords is not None or self.dparams is not None
 
-    def weight(self, params: Any, rows: int) -> Any:
+    def _set(self, rt: Runtime, dtype: DType, precision: str, accumulate: bool) -> None:
+        self.rt, self.dtype, self.precision, self.accumulate = rt, dtype, precision, accumulate
+
+    def weight(self, params: DeviceArray, rows: int) -> DeviceArray:
         """Return the last layer of a parameter block, [rows of V and b_v, ...]."""
         return params[self.length :].reshape(rows, -1)
 
-    def multiply(self, left: Any, right: Any, out: Any = None) -> Any:
-        return self.rt.matmul(left, right, out, self.a.precision)
+    def multiply(
+        self, left: DeviceArray, right: DeviceArray, out: DeviceArray | None = None
+    ) -> DeviceArray:
+        return self.rt.matmul(left, right, out, self.precision)
 
-    def store(self, out: Any, start: int, sums: Any) -> None:
+    def store(self, out: DeviceArray, start: int, sums: DeviceArray) -> None:
         """Store or add sums at their position in a parameter block."""
-        part = out[start : start + sums.size]
-        part[...] = part + sums.reshape(-1) if self.a.accumulate else sums.reshape(-1)
+        block = out[start : start + sums.size]
+        block[...] = block + sums.reshape(-1) if self.accumulate else sums.reshape(-1)
 
 
 class Convolution(Layer):
     """Convolution of features with a hidden layer over the entries of a graph."""
 
-    given: tuple[Any, Any] = (None, None)
+    graph: DeviceGraph
+    features: DeviceArray
+    tangent: DeviceArray | None
+    gy: DeviceArray | None
+    matrix: DeviceArray
+    matrix_tangent: DeviceArray | None = None
+    given: tuple[DeviceArray | None, DeviceArray | None] = (None, None)
     """A layer given for each edge instead of coordinates, and its derivative."""
-    divisors: Any = None
+    divisors: DeviceArray | None = None
     """Divisors of the sums of each destination."""
+    sizes: tuple[int, int, int]
+    """Dimension of the coordinates, number of hidden units, activation."""
 
-    def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
+    def __init__(self, rt: Runtime, a: GnoConv) -> None:
         super().__init__(rt, a)
-        self.tangent = getattr(a, "hfeatures", None)
-        self.sizes, self.gy = (a.dim, a.hidden, a.activation), getattr(a, "gy", None)
-        inward, units = a.in_features, a.hidden + 1
-        self.matrix = self.weight(a.params, units * inward)
-        self.matrix_tangent: Any = None
+        self.graph, self.features, self.tangent, self.gy = a.graph, a.features, a.hfeatures, a.gy
+        self.in_features, self.out_features = a.in_features, a.out_features
+        self.sizes, rows = (a.dim, a.hidden, a.activation), (a.hidden + 1) * a.in_features
+        self.matrix = self.weight(a.params, rows)
         if self.dparams is not None:
-            self.matrix_tangent = self.weight(self.dparams, units * inward)
+            self.matrix_tangent = self.weight(self.dparams, rows)
 
-    def turn(self, matrix: Any) -> Any:
+    def transpose(self, matrix: DeviceArray) -> DeviceArray:
         """Return the matrix with features of destinations as rows and of sources as columns."""
-        blocks = matrix.reshape(-1, self.a.in_features, self.a.out_features)
-        return blocks.swapaxes(1, 2).reshape(-1, self.a.in_features)
+        blocks = matrix.reshape(-1, self.in_features, self.out_features)
+        return blocks.swapaxes(1, 2).reshape(-1, self.in_features)
 
-    def parts(self, pieces: Any, width: int) -> list[tuple[int, int]]:
+    def batches(self, segments: DeviceArray, width: int) -> list[tuple[int, int]]:
         """Return start and stop of each batch of segments."""
-        each = (self.sizes[1] + 1) * width * self.dtype.itemsize
+        each = (self.sizes[1] + 1) * width * self.features.itemsize
         most = max(1, WORKSPACE // each)
-        starts = range(0, len(pieces), most)
-        return [(start, min(start + most, len(pieces))) for start in starts]
+        starts = range(0, len(segments), most)
+        return [(start, min(start + most, len(segments))) for start in starts]
 
     def outer(
-        self, side: str, start: int, stop: int, features: Any, tangent: Any, along: bool
-    ) -> Any:
+        self,
+        side: str,
+        start: int,
+        stop: int,
+        features: DeviceArray,
+        tangent: DeviceArray | None,
+        along: bool,
+    ) -> DeviceArray:
         """Return Z of some segments, or its derivative; includes n unless that is always 0."""
-        graph, width, hidden = self.a.graph, features.shape[1], self.sizes[1]
+        width, hidden = features.shape[1], self.sizes[1]
         alone = self.given[0] is not None or (along and tangent is None)
         units = hidden if alone else hidden + 1
         sums = self.rt.empty((stop - start, units * width), self.dtype)
         across = 16 if width <= 16 else 64
-        self.rt.launch(
-            "gno",
-            "outer",
-            self.dtype,
-            (stop - start, blocks(hidden, UNITS) * blocks(width, across)),
-            across * 4,
-            [
-                *(graph._index(f"{side}_{name}") for name in ("pieces", "nodes", "edges")),
-                *self.operands,
-                *self.given,
-                features,
-                tangent,
-                sums,
-                start,
-                *self.sizes,
-                width,
-                along,
-                units,
-            ],
-            WIDTH=across,
-        )
+        grid = stop - start, blocks(hidden, UNITS) * blocks(width, across)
+        indices = (self.graph._index(f"{side}_{name}") for name in ("segments", "nodes", "edges"))
+        args = (
+            *indices, *self.operands, *self.given, features, tangent, sums, start, *self.sizes,
+            width, along, units,
+        )  # fmt: skip
+        self.rt.launch("gno", "outer", self.dtype, grid, across * 4, args, WIDTH=across)
         return sums
 
     @functools.cached_property
-    def gm(self) -> Any:
+    def gm(self) -> DeviceArray:
         """gy of the row of each incoming segment, 0 if the row has no entries."""
-        graph = self.a.graph
-        gy: Any = self.gy
-        pieces = graph._index("in_pieces")
-        if len(pieces) > len(gy):
-            gy = gy.take(pieces[:, 0], axis=0)
-        if graph.shortest("in"):
+        gy, segments = required(self.gy), self.graph._index("in_segments")
+        if len(segments) > len(gy):
+            gy = gy.take(segments[:, 0], axis=0)
+        if self.graph.shortest("in"):
             return gy
-        full = pieces[:, 1] < pieces[:, 2]
-        return self.rt.xp.where(full[:, None], gy, self.dtype.type(0))
+        full = segments[:, 1] < segments[:, 2]
+        return self.rt.xp.where(full[:, None], gy, gy.dtype.type(0))
 
     def gather(
-        self, side: str, features: Any, tangent: Any, products: Sequence[Product], y: Any
+        self,
+        side: str,
+        features: DeviceArray,
+        tangent: DeviceArray | None,
+        products: Sequence[Product],
+        y: DeviceArray,
     ) -> None:
         """Compute y (+)= the sums over the rows of a side, multiplied by the matrices."""
-        a, rt = self.a, self.rt
-        pieces, joins = (a.graph._index(f"{side}_{name}") for name in ("pieces", "joins"))
-        whole = len(pieces) == len(y) and a.graph.shortest(side) > 0 and not a.accumulate
-        found = y if whole else rt.empty((len(pieces), y.shape[1]), self.dtype)
+        graph, rt = self.graph, self.rt
+        segments, joins = (graph._index(f"{side}_{name}") for name in ("segments", "joins"))
+        whole = len(segments) == len(y) and graph.shortest(side) > 0 and not self.accumulate
+        found = y if whole else rt.empty((len(segments), y.shape[1]), self.dtype)
         if not products:
             found[...] = 0
-        for start, stop in self.parts(pieces, features.shape[1]):
+        for start, stop in self.batches(segments, features.shape[1]):
             for number, (along, matrix) in enumerate(products):
                 sums = self.outer(side, start, stop, features, tangent, along)
                 if number:
@@ -165,110 +180,128 @@ class Convolution(Layer):
                 else:
                     self.apply(sums, matrix, found[start:stop])
         if side == "in" and self.divisors is not None:
-            found /= self.divisors.take(pieces[:, 0])[:, None]
+            found /= self.divisors.take(segments[:, 0])[:, None]
         if not whole:
-            sizes = len(y), y.shape[1], a.accumulate
-            held = [pieces, joins, found, y, *sizes]
-            rt.launch("gno", "join", self.dtype, blocks(y.size), 256, held, WIDTH=16)
+            args = segments, joins, found, y, len(y), y.shape[1], self.accumulate
+            rt.launch("gno", "join", self.dtype, blocks(y.size), 256, args, WIDTH=16)
 
-    def apply(self, sums: Any, matrix: Any, out: Any = None) -> Any:
+    def forward(self, y: DeviceArray) -> None:
+        self.gather("in", self.features, None, [(False, self.matrix)], y)
+
+    def derivative(self, dgy: DeviceArray) -> None:
+        """Compute the derivative of y along the tangents."""
+        moves = self.moves or self.tangent is not None
+        products = self.products(moves, self.matrix, self.matrix_tangent)
+        self.gather("in", self.features, self.tangent, products, dgy)
+
+    def by_features(self, second: bool, out: DeviceArray) -> None:
+        """Compute the gradient by the features, of first or second order."""
+        matrix, tangent = self.transpose(self.matrix), self.matrix_tangent
+        products = [(False, matrix)]
+        if second:
+            transposed = None if tangent is None else self.transpose(tangent)
+            products = self.products(self.moves, matrix, transposed)
+        self.gather("out", required(self.gy), None, products, out)
+
+    def products(
+        self, moves: bool, matrix: DeviceArray, tangent: DeviceArray | None
+    ) -> list[Product]:
+        """Return the products of a derivative, by the sums if they have one and by the matrix."""
+        by_matrix = [] if tangent is None else [(False, tangent)]
+        return [(True, matrix), *by_matrix] if moves else by_matrix
+
+    def apply(
+        self, sums: DeviceArray, matrix: DeviceArray, out: DeviceArray | None = None
+    ) -> DeviceArray:
         """Return Z W of some rows."""
         return self.multiply(sums, matrix[: sums.shape[1]], out)
 
-    def unfold(self, gm: Any, matrix: Any) -> Any:
+    def unfold(self, gm: DeviceArray, matrix: DeviceArray) -> DeviceArray:
         """Return W gm of some rows."""
         return self.multiply(gm, matrix.T)
 
-    def pair(self, sums: Any, gm: Any) -> Any:
+    def pair(self, sums: DeviceArray, gm: DeviceArray) -> DeviceArray:
         """Return the sum of Z (x) gm over some rows."""
         return self.multiply(sums.T, gm)
 
-    def weight_sum(self, along: bool) -> Any:
+    def weight_sum(self, along: bool) -> DeviceArray:
         """Return the gradient by the last layer, without the rows of b_v if Z has none.
 
         Several batches are summed in float64.
         """
-        a, parts = self.a, self.parts(self.gm, self.a.in_features)
-        if not parts:
+        batches = self.batches(self.gm, self.in_features)
+        if not batches:
             return self.rt.zeros(self.matrix.shape, "d")
 
-        def term(start: int, stop: int) -> Any:
-            sums = self.outer("in", start, stop, a.features, self.tangent, along)
+        def term(start: int, stop: int) -> DeviceArray:
+            sums = self.outer("in", start, stop, self.features, self.tangent, along)
             return self.pair(sums, self.gm[start:stop])
 
-        total = term(*parts[0])
-        for part in parts[1:]:
-            total = total + term(*part).astype("d")
+        total = term(*batches[0])
+        for batch in batches[1:]:
+            total = total + term(*batch).astype("d")
         return total
 
-    def weight_gradient(self, along: bool, out: Any) -> None:
+    def weight_gradient(self, along: bool, out: DeviceArray) -> None:
         """Store the gradient by the last layer at its position in `out`."""
         sums = self.weight_sum(along)
         self.store(out, self.length, sums)
         rest = out[self.length + sums.size :]
-        if rest.size and not self.a.accumulate:
+        if rest.size and not self.accumulate:
             rest[...] = 0
 
-    def pull(self, second: bool, by_unit: Any, by_entry: Any, sums: Any) -> None:
-        """Propagate the gradients of the destinations to the layer of each entry (its VJP)."""
-        a, rt, hidden = self.a, self.rt, self.sizes[1]
-        names = "in_pieces", "in_nodes", "in_edges"
-        pieces, nodes, edges = map(a.graph._index, names)
-        for start, stop in self.parts(pieces, a.in_features):
-            gm, moved = self.gm[start:stop], None
+    def vjp(
+        self,
+        second: bool,
+        by_unit: DeviceArray | None,
+        by_entry: DeviceArray | None,
+        sums: RowSums | None,
+    ) -> None:
+        """Propagate the gradients of the destinations to the layer of each entry."""
+        rt, hidden, graph = self.rt, self.sizes[1], self.graph
+        names = "in_segments", "in_nodes", "in_edges"
+        segments, nodes, edges = map(graph._index, names)
+        for start, stop in self.batches(segments, self.in_features):
+            gm, tangents = self.gm[start:stop], None
             weights = self.unfold(gm, self.matrix)
             if second and self.matrix_tangent is not None:
-                moved = self.unfold(gm, self.matrix_tangent)
-            by_piece = None
+                tangents = self.unfold(gm, self.matrix_tangent)
+            by_segment = None
             if sums is not None:
-                by_piece = rt.empty((stop - start, sums.columns), self.dtype)
-            rt.launch(
-                "gno",
-                "pull",
-                self.dtype,
-                (stop - start, blocks(hidden, UNITS)),
-                256,
-                [
-                    pieces,
-                    nodes,
-                    edges,
-                    *self.operands,
-                    a.features,
-                    self.tangent,
-                    weights,
-                    moved,
-                    by_unit,
-                    by_entry,
-                    by_piece,
-                    start,
-                    *self.sizes,
-                    a.in_features,
-                    a.num_entries,
-                    second,
-                ],
-                WIDTH=16,
-            )
-            if sums is not None:
-                sums.add(by_piece)
+                by_segment = rt.empty((stop - start, sums.columns), self.dtype)
+            args = (
+                segments, nodes, edges, *self.operands, self.features, self.tangent, weights,
+                tangents, by_unit, by_entry, by_segment, start, *self.sizes, self.in_features,
+                graph.num_entries, second,
+            )  # fmt: skip
+            grid = stop - start, blocks(hidden, UNITS)
+            rt.launch("gno", "pull", self.dtype, grid, 256, args, WIDTH=16)
+            if sums is not None and by_segment is not None:
+                sums.add(by_segment)
 
-    def sum_entries(self, by_entry: Any, out: Any, accumulate: bool) -> None:
+    def sum_entries(self, by_entry: DeviceArray, out: DeviceArray, accumulate: bool) -> None:
         """out (+)= the sums of [layers, entries, k] over layers and the entries of each edge."""
-        a = self.a
-        sizes = a.num_edges, a.num_entries, len(by_entry), out.shape[1], accumulate
-        held = [a.id_offsets, a.id_entries, by_entry, out, *sizes]
-        self.rt.launch("gno", "by_edge", self.dtype, blocks(out.size), 256, held, WIDTH=16)
+        graph = self.graph
+        args = (
+            graph._index("id_offsets"), graph._index("id_entries"), by_entry, out, graph.num_edges,
+            graph.num_entries, len(by_entry), out.shape[1], accumulate,
+        )  # fmt: skip
+        self.rt.launch("gno", "by_edge", self.dtype, blocks(out.size), 256, args, WIDTH=16)
 
-    def layer_gradient(self, second: bool, gcoords: Any, gparams: Any) -> None:
+    def layer_gradient(
+        self, second: bool, gcoords: DeviceArray | None, gparams: DeviceArray | None
+    ) -> None:
         """Compute the requested gradients by coords and by the first layer."""
-        a, rt = self.a, self.rt
+        dim, hidden, _ = self.sizes
         by_entry = sums = None
         if gcoords is not None:
-            by_entry = rt.empty((blocks(a.hidden, UNITS), a.num_entries, a.dim), self.dtype)
+            shape = blocks(hidden, UNITS), self.graph.num_entries, dim
+            by_entry = self.rt.empty(shape, self.dtype)
         if gparams is not None:
-            parts = self.parts(self.gm, a.in_features)
-            sums = RowSums(rt, [stop - start for start, stop in parts], self.length)
-        self.pull(second, None, by_entry, sums)
-        if gcoords is not None:
-            self.sum_entries(by_entry, gcoords, a.accumulate)
-        if sums is not None:
-            sums.store(gparams, a.accumulate)
+            batches = self.batches(self.gm, self.in_features)
+            sums = RowSums(self.rt, [stop - start for start, stop in batches], self.length)
+        self.vjp(second, None, by_entry, sums)
+        if gcoords is not None and by_entry is not None:
+            self.sum_entries(by_entry, gcoords, self.accumulate)
+        if gparams is not None and sums is not None:
+            sums.store(gparams, self.accumulate)

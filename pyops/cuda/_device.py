@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from ._array import DeviceArray
 from ._runtime import cupy_runtime
 
 
@@ -17,6 +22,12 @@ class Stream:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.address
+
+
+class Storage(Protocol):
+    """Memory of the allocator of another library."""
+
+    def data_ptr(self) -> int: ...
 
 
 class Platform:
@@ -32,60 +43,68 @@ class Platform:
         """Return the number of the caller's current device."""
         return int(self.cupy.cuda.runtime.getDevice())
 
-    def on(self, number: int) -> Any:
+    def on(self, number: int) -> AbstractContextManager[object]:
         """Return a context in which a device is current."""
-        return self.cupy.cuda.Device(number)
+        device: AbstractContextManager[object] = self.cupy.cuda.Device(number)
+        return device
 
-    def stream(self, address: int) -> Any:
+    def stream(self, address: int) -> AbstractContextManager[object]:
         """Return a context in which a stream of another library is current."""
-        return self.cupy.cuda.Stream.from_external(Stream(address))
+        external = self.cupy.cuda.Stream.from_external
+        stream: AbstractContextManager[object] = external(Stream(address))
+        return stream
 
-    def memory(self, make: Callable[[int], Any]) -> Any:
+    def memory(self, make: Callable[[int], Storage]) -> AbstractContextManager[object]:
         """Return a context in which CuPy allocates by `make`, an allocator of another library."""
         number, cuda = self.current(), self.cupy.cuda
 
-        def allocate(size: int) -> Any:
+        def allocate(size: int) -> object:
             owner = make(size)
             return cuda.MemoryPointer(cuda.UnownedMemory(owner.data_ptr(), size, owner, number), 0)
 
-        return cuda.using_allocator(allocate)
+        allocator: AbstractContextManager[object] = cuda.using_allocator(allocate)
+        return allocator
 
-    def owner(self, array: Any) -> Any:
+    def owner(self, array: DeviceArray) -> object:
         """Return the object of the other allocator that owns the memory of an array."""
         return array.data.mem._owner
 
-    def adopt(self, value: Any) -> tuple[Any, int]:
+    def adopt(self, value: object) -> tuple[DeviceArray, int]:
         """Return a CuPy view of an array on a device, and the device.
 
         DLPack orders the work of the producer's stream before that of the current one.
         """
-        array = value
-        if not isinstance(value, self.cupy.ndarray):
-            speaks = hasattr(value, "__dlpack__")
-            array = self.cupy.from_dlpack(value) if speaks else self.cupy.asarray(value)
+        if isinstance(value, self.cupy.ndarray):
+            array = value
+        elif hasattr(value, "__dlpack__"):
+            array = self.cupy.from_dlpack(value)
+        else:
+            array = self.cupy.asarray(value)
         return array, int(array.device.id)
 
-    def address(self, array: Any) -> int:
+    def address(self, array: DeviceArray) -> int:
         """Return the address of the first element."""
-        return int(array.data.ptr)
+        return array.data.ptr
 
-    def copy(self, array: Any) -> Any:
+    def copy(self, array: npt.NDArray[np.generic]) -> DeviceArray:
         """Copy an array of the host to memory that every stream may read.
 
         The memory belongs to no pool: a pool could reuse it on this stream while others read it.
         """
         with self.cupy.cuda.using_allocator():
-            moved = self.cupy.array(array)
+            moved: DeviceArray = self.cupy.array(array)
         self.cupy.cuda.get_current_stream().synchronize()
         return moved
 
-    def to_host(self, array: Any) -> Any:
+    def to_host(self, array: object) -> npt.NDArray[np.generic]:
         """Return a copy of a device array in host memory."""
-        return self.cupy.asnumpy(self.adopt(array)[0])
+        copied: npt.NDArray[np.generic] = self.cupy.asnumpy(self.adopt(array)[0])
+        return copied
 
-    def concatenate(self, arrays: Sequence[Any]) -> Any:
+    def concatenate(self, arrays: Sequence[DeviceArray]) -> DeviceArray:
         """Concatenate arrays along their first axis."""
-        return self.cupy.concatenate(arrays)
+        joined: DeviceArray = self.cupy.concatenate(arrays)
+        return joined
 
 
 @functools.cache

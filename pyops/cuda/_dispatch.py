@@ -7,18 +7,21 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from .._call.arrays import VARIANTS, check_outputs, check_place, kind_of, on_device
 from .._call.broadcast import packed
+from .._call.indices import Indices
 from ..graph import Graph
 from . import ops
+from ._arguments import Arguments
+from ._array import DeviceArray
 from ._device import platform
 from ._graph import DeviceGraph
-from ._runtime import PRECISIONS
+from ._runtime import PRECISIONS, Runtime
 
 if TYPE_CHECKING:
     from .._call.phase import Phase
@@ -27,19 +30,20 @@ if TYPE_CHECKING:
 
 def run(
     phase: Phase,
-    given: Sequence[Any],
-    options: Mapping[str, Any],
+    given: Sequence[object],
+    options: Mapping[str, object],
     wanted: Collection[str] | None,
-    out: Sequence[Any] | None,
+    out: Sequence[object] | None,
     accumulate: bool,
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Check a call, enqueue its kernels on the caller's current stream, return its outputs."""
     call = Call(phase, given)
     kernels = {part: find_kernel(part) for part in phase.parts}
-    rows = {n: options[n] for n in phase.signature.indexed if n in options}
-    rest = {n: value for n, value in options.items() if n not in rows}
-    precision = check_precision(phase, rest.pop("precision", "highest"))
-    plan = phase._plan(call.stand_ins, rest, wanted)
+    others, rows = dict(options), dict[str, object]()
+    if phase.signature.indexed:
+        others, rows = phase._without_rows(others)
+    precision = check_precision(phase, others.pop("precision", "highest"))
+    plan = phase._plan(call.stand_ins, others, wanted)
     assert plan is not None
     if out is not None or accumulate is not False:
         check_outputs(
@@ -56,23 +60,27 @@ def run(
         with call.platform.on(call.device):
             inputs = call.inputs(plan)
             buffers, targets = call.buffers(plan, out, accumulate, inputs)
-            made = [buffer for buffer in buffers if buffer is not None]
+            results = [buffer for buffer in buffers if buffer is not None]
             if plan.fill is not None:
-                for buffer in made:
-                    buffer[...] = buffer + plan.fill if accumulate else plan.fill
-            else:
+                for result in results:
+                    result[...] = result + plan.fill if accumulate else plan.fill
+            elif results:
                 found = [call.rows(n, rows.get(n), length) for n, length in plan.indexed.items()]
                 indices = map(call.graph._index, plan.indices) if call.graph else ()
-                values = [*plan.constants, 1, bool(accumulate), *indices, *found, *inputs, *made]
-                fields = dict.fromkeys(phase.arrays)
-                for place, name in enumerate(plan.names):
-                    if name not in fields or place >= len(plan.constants):
-                        fields[name] = values[place]
-                fields |= {"graph": call.graph, "precision": precision, "table": call.table}
-                for part, own in phase.shares(fields):
-                    kernels[part](call.runtime, SimpleNamespace(**own))
+                arrays = [*indices, *found, *inputs, *results]
+                values = {
+                    **phase.absent,
+                    **plan.values,
+                    **dict(zip(plan.array_names, arrays, strict=True)),
+                    "accumulate": bool(accumulate),
+                    "graph": call.graph,
+                    "precision": precision,
+                    "table": call.table,
+                }
+                for part, own in phase.shares(values):
+                    kernels[part](call.runtime, Arguments(own))
             for buffer, target in zip(buffers, targets, strict=True):
-                if target is not None:
+                if target is not None and buffer is not None:
                     target[...] = buffer
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
@@ -85,32 +93,31 @@ def run(
             f"{phase.caller}: CuPy does not find a library of CUDA, which `pip install "
             f"pyops[cuda]` brings: {error}"
         ) from error
-    given_to = out or [None] * len(buffers)
-    return tuple(b if o is None else o for b, o in zip(buffers, given_to, strict=True))
+    return tuple(b if o is None else o for b, o in zip(buffers, out or buffers, strict=True))
 
 
 class Call:
     """Arguments of a call: device arrays, and host stand-ins of their shapes for the checks."""
 
-    def __init__(self, phase: Phase, given: Sequence[Any]) -> None:
+    def __init__(self, phase: Phase, given: Sequence[object]) -> None:
         self.phase, self.given = phase, given
         self.platform = platform(phase.caller)
         self.runtime = self.platform.runtime
         self.graph: DeviceGraph | None = None
-        self.stand_ins: list[Any] = []
+        self.stand_ins: list[Graph | npt.NDArray[np.generic] | None] = []
         """Host arrays of the same shapes and dtypes, whose elements are never read."""
-        self._arrays: list[Any] = []
+        self._arrays: list[DeviceArray] = []
         self.device, self._first = -1, 0
         for place, argument in enumerate(given):
             if argument is None:
                 self.stand_ins.append(None)
             elif isinstance(argument, DeviceGraph):
                 self.graph = argument
-                self._settle(place, argument.device)
+                self._check_device(place, argument.device)
                 self.stand_ins.append(argument.to_host())
             elif on_device(argument):
                 array, number = self.platform.adopt(argument)
-                self._settle(place, number)
+                self._check_device(place, number)
                 self._arrays.append(array)
                 self.stand_ins.append(stand_in(array.shape, array.dtype))
             elif isinstance(argument, Graph):
@@ -124,7 +131,7 @@ class Call:
                     f"arguments, got {kind_of(argument)}"
                 )
 
-    def _settle(self, place: int, device: int) -> None:
+    def _check_device(self, place: int, device: int) -> None:
         """Refuse arguments on different devices."""
         if self.device < 0:
             self.device, self._first = device, place
@@ -142,32 +149,36 @@ class Call:
         _, places = self.phase._split([*graph, *range(len(graph), len(self.given))])
         return f"{self.phase.caller}: {self.phase.slots[places.index(place)].label}"
 
-    def inputs(self, plan: Plan) -> list[Any]:
+    def inputs(self, plan: Plan) -> list[DeviceArray]:
         """Return the arrays as the kernels take them."""
         arrays = [self.runtime.xp.ascontiguousarray(array) for array in self._arrays]
         return arrays + [self.runtime.zeros(shape, plan.dtype) for shape in plan.zeros]
 
     def buffers(
-        self, plan: Plan, out: Sequence[Any] | None, accumulate: bool, inputs: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
+        self,
+        plan: Plan,
+        out: Sequence[object] | None,
+        accumulate: bool,
+        inputs: Sequence[DeviceArray],
+    ) -> tuple[list[DeviceArray | None], list[DeviceArray | None]]:
         """Return the arrays that kernels write, and for each the array to copy it to, or None."""
-        buffers: list[Any] = []
-        targets: list[Any] = []
+        buffers: list[DeviceArray | None] = []
+        targets: list[DeviceArray | None] = []
         make = self.runtime.zeros if accumulate else self.runtime.empty
         for given, shape in zip(out or [None] * len(plan.outputs), plan.outputs, strict=True):
-            target = None
-            if given is not None:
-                target, _ = self.platform.adopt(given)
-                buffer = self.runtime.xp.ascontiguousarray(target)
-                if any(self._meet(target, array) for array in inputs):
-                    buffer = target.copy()
-            else:
-                buffer = None if shape is None else make(shape, plan.dtype)
+            if given is None:
+                buffers.append(None if shape is None else make(shape, plan.dtype))
+                targets.append(None)
+                continue
+            target, _ = self.platform.adopt(given)
+            buffer = self.runtime.xp.ascontiguousarray(target)
+            if any(self._overlap(target, array) for array in inputs):
+                buffer = target.copy()
             buffers.append(buffer)
             targets.append(None if target is buffer else target)
         return buffers, targets
 
-    def rows(self, name: str, rows: Any, length: int | None) -> Any:
+    def rows(self, name: str, rows: object, length: int | None) -> DeviceArray | None:
         """Return the row numbers of an option, 1-based; 0 for none."""
         if on_device(rows):
             raise TypeError(
@@ -177,7 +188,7 @@ class Call:
         graph = self.graph
         assert graph is not None
 
-        def check() -> Any:
+        def check() -> Indices:
             return self.phase._rows(name, rows, length, graph.to_host())
 
         if length is None or type(rows) is not np.ndarray:
@@ -185,7 +196,7 @@ class Call:
             return None if length is None else self.platform.copy(checked)
         return graph.rows((self.phase.declaration, name, length), rows, check)
 
-    def table(self, array: Any) -> Any:
+    def table(self, array: npt.NDArray[np.generic]) -> DeviceArray:
         """Return a small array on the device, copied on first use."""
         key = self.platform, self.device, array.shape, array.dtype.char, array.tobytes()
         found = _TABLES.get(key)
@@ -196,8 +207,8 @@ class Call:
         return found
 
     def check_output(
-        self, label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[Any]
-    ) -> Any:
+        self, label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]
+    ) -> DeviceArray:
         """Return an array for `out` if it is on the device, of the given shape and dtype."""
         if not on_device(array):
             raise TypeError(
@@ -213,15 +224,15 @@ class Call:
         check_place(label, buffer, shape)
         return buffer
 
-    def share(self, one: Any, other: Any) -> bool:
+    def share(self, one: object, other: object) -> bool:
         """Return whether two arrays overlap in memory."""
-        return self._meet(self.platform.adopt(one)[0], self.platform.adopt(other)[0])
+        return self._overlap(self.platform.adopt(one)[0], self.platform.adopt(other)[0])
 
-    def _meet(self, one: Any, other: Any) -> bool:
+    def _overlap(self, one: DeviceArray, other: DeviceArray) -> bool:
         (start, stop), (first, last) = map(self._ends, (one, other))
         return start < last and first < stop
 
-    def _ends(self, array: Any) -> tuple[int, int]:
+    def _ends(self, array: DeviceArray) -> tuple[int, int]:
         """Return the addresses of the lowest element and of the end of the highest."""
         start = self.platform.address(array)
         if 0 in array.shape:
@@ -231,21 +242,23 @@ class Call:
         return start + low, start + high + array.dtype.itemsize
 
 
+Kernel = Callable[[Runtime, Arguments], None]
+"""Function that runs a phase."""
 _NO_MEMORY = re.compile("out of memory|OUT_OF_MEMORY|ALLOC_FAILED|MemoryAllocation")
 """Out-of-memory errors of the CUDA libraries and of torch."""
 _MOST_TABLES = 10_000
-_TABLES: dict[Any, Any] = {}
+_TABLES: dict[tuple[object, ...], DeviceArray] = {}
 _NO_GRAPH = Graph([], [])
 
 
 @functools.lru_cache(maxsize=10_000)
-def stand_in(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def stand_in(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
     """Return a host array like one in C order, without memory: its elements are never read."""
     strides = [dtype.itemsize * n for n in packed(shape)]
     return np.lib.stride_tricks.as_strided(np.zeros((), dtype), shape, strides)
 
 
-def check_part(label: str, array: object) -> Any:
+def check_part(label: str, array: object) -> DeviceArray:
     """Return the argument if it is a device array of a supported precision."""
     if not on_device(array):
         raise TypeError(f"{label}: expected an array on a device, got {kind_of(array)}")
@@ -275,22 +288,17 @@ def supported() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(ops.__path__))
 
 
-def find_kernel(phase: Phase) -> Callable[[Any, Any], None]:
+@functools.cache
+def find_kernel(phase: Phase) -> Kernel:
     """Return the function that runs a phase."""
-    found = (
-        _function(phase.declaration, phase.kernel) if phase.declaration in supported_set() else None
-    )
+    names = supported()
+    found: Kernel | None = None
+    if phase.declaration in names:
+        module = importlib.import_module(f"{ops.__name__}.{phase.declaration}")
+        found = getattr(module, phase.kernel, None)
     if found is None:
         raise NotImplementedError(
             f"{phase.caller}: no kernel for arrays on a device; there are some for "
-            f"{', '.join(supported())}; take copies in host memory, such as cupy.asnumpy makes"
+            f"{', '.join(names)}; take copies in host memory, such as cupy.asnumpy makes"
         )
     return found
-
-
-@functools.cache
-def _function(declaration: str, kernel: str) -> Callable[[Any, Any], None] | None:
-    return getattr(importlib.import_module(f"{ops.__name__}.{declaration}"), kernel, None)
-
-
-supported_set = functools.cache(lambda: frozenset(supported()))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager
 
 import numpy as np
+import numpy.typing as npt
 
 from .._call.arrays import check_size
 from .._call.indices import Indices
 from ..graph import Graph
+from ._array import DeviceArray
 from ._device import Platform, platform
 
-PIECE = 1024
+SEGMENT = 1024
 """Most entries of a row segment."""
 
 
@@ -22,14 +24,15 @@ class DeviceGraph:
     Each index array is copied on first use and kept.
     """
 
-    __slots__ = ("_arrays", "_device", "_host", "_platform", "_rows")
+    __slots__ = ("_arrays", "_device", "_extremes", "_host", "_platform", "_rows")
 
     def __init__(self, host: Graph, on: Platform, device: int) -> None:
         self._host, self._platform, self._device = host, on, device
-        self._arrays: dict[str, Any] = {}
-        self._rows: dict[Any, tuple[Any, Any]] = {}
+        self._arrays: dict[str, DeviceArray] = {}
+        self._extremes: dict[str, tuple[int, int]] = {}
+        self._rows: dict[tuple[object, ...], tuple[Indices, DeviceArray]] = {}
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return to_device, (self._host, self._device)
 
     @property
@@ -58,17 +61,17 @@ class DeviceGraph:
         return self._host.num_entries
 
     @property
-    def src(self) -> Any:
+    def src(self) -> DeviceArray:
         """Source node of each entry, int32 [num_entries], on the device."""
         return self._index("src")
 
     @property
-    def dst(self) -> Any:
+    def dst(self) -> DeviceArray:
         """Destination node of each entry, int32 [num_entries], on the device."""
         return self._index("dst")
 
     @property
-    def edge_ids(self) -> Any:
+    def edge_ids(self) -> DeviceArray:
         """Row of the edge arrays of each entry, int64 [num_entries], on the device."""
         return self._index("edge_ids")
 
@@ -80,21 +83,23 @@ class DeviceGraph:
         """Return this graph, or the same on another device, see `Graph.to_device`."""
         return self if device == self._device else to_device(self._host, device)
 
-    def with_edge_ids(self, *args: Any, **keywords: Any) -> DeviceGraph:
+    def with_edge_ids(self, edge_ids: npt.ArrayLike, num_edges: int | None = None) -> DeviceGraph:
         """See `Graph.with_edge_ids`."""
-        return to_device(self._host.with_edge_ids(*args, **keywords), self._device)
+        return to_device(self._host.with_edge_ids(edge_ids, num_edges), self._device)
 
-    def _here(self) -> Any:
+    def _here(self) -> AbstractContextManager[object]:
         """Return a context in which the graph's device is current."""
         return self._platform.on(self._device)
 
-    def rows(self, key: Any, given: Any, check: Callable[[], Indices]) -> Any:
+    def rows(
+        self, key: tuple[object, ...], given: Indices, check: Callable[[], Indices]
+    ) -> DeviceArray:
         """Return row numbers of an option on the device: those of the last call if equal."""
-        kept = self._rows.get(key)
-        if kept is None or kept[0].dtype != given.dtype or not np.array_equal(kept[0], given):
+        last = self._rows.get(key)
+        if last is None or last[0].dtype != given.dtype or not np.array_equal(last[0], given):
             checked = check()
-            kept = self._rows[key] = np.array(given), self._platform.copy(checked)
-        return kept[1]
+            last = self._rows[key] = np.array(given), self._platform.copy(checked)
+        return last[1]
 
     def __repr__(self) -> str:
         return f"Device{self._host!r}"[:-1] + f", device={self._device})"
@@ -103,41 +108,41 @@ class DeviceGraph:
         """Return the device type and number of the index arrays, as DLPack arrays do."""
         return 2, self._device
 
-    def _index(self, name: str) -> Any:
+    def _index(self, name: str) -> DeviceArray:
         """Return an index array of the kernels, 1-based and copied on first use.
 
         In addition to those of the host: ``in_rows``, the destination of each entry in CSC order;
-        ``in_pieces`` and ``in_joins``, see `cut`; and the same for outgoing rows.
+        ``in_segments`` and ``in_joins``, see `cut`; and the same for outgoing rows.
         """
         found = self._arrays.get(name)
         if found is None:
             with self._here():
-                found = self._platform.copy(self._numbers(name))
+                found = self._platform.copy(self._on_host(name))
             found = self._arrays.setdefault(name, found)
         return found
 
     def longest(self, side: str) -> int:
         """Return the largest in-degree ("in"), out-degree ("out") or entries of an edge ("id")."""
-        return self._extremes(side)[1]
+        return self._degrees(side)[1]
 
     def shortest(self, side: str) -> int:
         """Return the smallest; 0 if there are no rows."""
-        return self._extremes(side)[0]
+        return self._degrees(side)[0]
 
-    def _extremes(self, side: str) -> tuple[int, int]:
-        name = f"{side}_extremes"
-        if name not in self._arrays:
+    def _degrees(self, side: str) -> tuple[int, int]:
+        """Return the smallest and the largest number of entries of a row."""
+        if side not in self._extremes:
             counts = np.diff(self._host._index(f"{side}_offsets"))
-            self._arrays[name] = (counts.min(), counts.max()) if len(counts) else (0, 0)
-        fewest, most = self._arrays[name]
-        return int(fewest), int(most)
+            extremes = (int(counts.min()), int(counts.max())) if len(counts) else (0, 0)
+            self._extremes[side] = extremes
+        return self._extremes[side]
 
-    def _numbers(self, name: str) -> Indices:
+    def _on_host(self, name: str) -> Indices:
         if name in ("src", "dst", "edge_ids"):
             ends: Indices = getattr(self._host, name)
             return ends
         side, _, kind = name.partition("_")
-        if kind not in ("rows", "pieces", "joins"):
+        if kind not in ("rows", "segments", "joins"):
             return self._host._index(name)
         offsets = self._host._index(f"{side}_offsets")
         if kind == "rows":
@@ -146,17 +151,17 @@ class DeviceGraph:
 
 
 def cut(offsets: Indices) -> tuple[Indices, Indices]:
-    """Split rows into segments of at most `PIECE` entries, at least one for each row.
+    """Split rows into segments of at most `SEGMENT` entries, at least one for each row.
 
     Returns row, first entry and end of each segment, and the segment offsets of each row, all
     0-based.
     """
     steps = np.diff(offsets)
-    parts = np.maximum(1, -(-steps // PIECE))
+    parts = np.maximum(1, -(-steps // SEGMENT))
     joins = np.concatenate([[0], np.cumsum(parts)]).astype(np.int64)
     row = np.repeat(np.arange(len(steps)), parts)
-    start = offsets[row] + PIECE * (np.arange(len(row)) - joins[row])
-    stop = np.minimum(start + PIECE, offsets[row + 1])
+    start = offsets[row] + SEGMENT * (np.arange(len(row)) - joins[row])
+    stop = np.minimum(start + SEGMENT, offsets[row + 1])
     return np.stack([row, start, stop], 1).astype(np.int64), joins
 
 

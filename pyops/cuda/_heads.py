@@ -1,17 +1,22 @@
-"""Kernels by heads on a device: softmax over the entries of rows, and gathers head by head.
+"""Kernels by heads on a device: softmax over the entries of rows, and sums head by head.
 
 Launches kernels/attend.cu and kernels/scores.cu.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from . import _neighbours as neighbours
-from ._neighbours import THREADS, Columns, Rows, blocks
-from ._runtime import Runtime
+from ._array import DeviceArray, DType, Value
+from ._graph import DeviceGraph
+from ._neighbours import THREADS, Rows, blocks
+from ._runtime import Grid, Runtime
+
+if TYPE_CHECKING:
+    from ._declared import Gat, GatV2, TransformerConv
 
 WARP, VECTOR, SLOTS = 32, 4, 2
 WIDE = "attend_back", "gather", "multiply", "average"
@@ -20,23 +25,38 @@ ALPHA, MEANS, WEIGHTS, SUMS, BACK = range(1, 6)
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """Features by heads to gather at the other ends of entries, and a common factor."""
+class Features:
+    """Features by heads at the other ends of entries, and a common factor."""
 
-    array: Any
+    array: DeviceArray | None
     stride: int
-    by_head: int
+    head_stride: int
     scale: float = 1.0
-    of_edges: Any = None
+    of_edges: DeviceArray | None = None
     """Edge features to add, [edges, heads, width]; either of `array` and this may be None."""
 
     @property
-    def arguments(self) -> tuple[Any, ...]:
-        return self.array, self.stride, self.by_head, self.scale
+    def arguments(self) -> tuple[Value, ...]:
+        return self.array, self.stride, self.head_stride, self.scale
 
 
-Term = tuple[Any, Gathered]
+Term: TypeAlias = tuple[DeviceArray | None, Features]
 """Weights of entries, and the features that they weight."""
+Tangents: TypeAlias = tuple[DeviceArray | None, ...]
+"""Tangents of the scores of sources, destinations and edges, and of the mask."""
+
+
+@dataclass(frozen=True)
+class Intermediates:
+    """Values that earlier steps over the entries have computed."""
+
+    positions: DeviceArray | None = None
+    """Positions of the entries in `dots`, 1-based; if None, those of CSC order."""
+    tangents: Tangents | None = None
+    mean: DeviceArray | None = None
+    dots: DeviceArray | None = None
+    tdots: DeviceArray | None = None
+    sums: DeviceArray | None = None
 
 
 def _power(n: int) -> int:
@@ -47,91 +67,105 @@ def _power(n: int) -> int:
 class Heads:
     """Launches of kernels on arrays by entry and head, and on features of a width for each head."""
 
-    def __init__(self, rt: Runtime, a: Any, dtype: Any, heads: int, width: int) -> None:
-        self.rt, self.a, self.dtype = rt, a, dtype
+    def __init__(
+        self, rt: Runtime, graph: DeviceGraph, dtype: DType, heads: int, width: int
+    ) -> None:
+        self.rt, self.graph, self.dtype = rt, graph, dtype
         self.heads, self.width = heads, width
+        self.num_entries = graph.num_entries
         self.lanes = min(WARP, _power(-(-width // VECTOR)))
         self.across = min(WARP // self.lanes, _power(-(-heads // SLOTS)))
         self.parts = -(-width // (self.lanes * VECTOR))
-        self.into = neighbours.into(a, nodes=a.in_nodes)
+        self.incoming = neighbours.incoming(graph, nodes=graph._index("in_nodes"))
 
-    def run(self, kernel: str, grid: Any, *args: Any, shared: int = 0) -> None:
+    def run(self, kernel: str, grid: Grid, *args: Value, shared: int = 0) -> None:
         source = "attend" if kernel in WIDE else "scores"
         self.rt.launch(source, kernel, self.dtype, grid, THREADS, args, shared)
 
-    def numbers_of(self, count: int, heads: int | None = None) -> Any:
+    def by_row(self, count: int, heads: int | None = None) -> DeviceArray:
+        """Return an uninitialised array with a value for each row and head."""
         return self.rt.empty((count, self.heads if heads is None else heads), self.dtype)
+
+    def by_entry(self, heads: int | None = None) -> DeviceArray:
+        return self.by_row(self.num_entries, heads)
 
     def chunks(self, parts: int) -> int:
         """Return the number of warps per row, for these heads and parts of a head."""
         return -(-self.heads // (SLOTS * self.across)) * parts
 
-    def gather(self, kernel: str, rows: Rows, parts: int, *args: Any) -> None:
+    def gather(self, kernel: str, rows: Rows, parts: int, *args: Value) -> None:
         """Launch a kernel for the segments of long rows, then for the rows."""
         chunks = self.chunks(parts)
-        for pieces, units in ((1, rows.pieces), (0, rows.count)):
+        for segments, units in ((1, rows.segments), (0, rows.count)):
             self.run(
-                kernel, (blocks(units, WARP), chunks), pieces, rows.count, rows.entries,
+                kernel, (blocks(units, WARP), chunks), segments, rows.count, rows.entries,
                 rows.offsets, rows.nodes, self.lanes, self.across, parts, self.width, *args,
             )  # fmt: skip
 
-    def weigh(
-        self, rows: Rows, places: Any, terms: Sequence[Term], out: Any, accumulate: bool
-    ) -> None:
+    def weighted_sums(
+        self, rows: Rows, positions: DeviceArray | None, terms: Sequence[Term], out: DeviceArray,
+        accumulate: bool,
+    ) -> None:  # fmt: skip
         """out (+)= the sums over the rows of features times weights, 0 without terms.
 
-        Weights are in the order of the rows, or at `places`, 1-based.
+        Weights are in the order of the rows, or at `positions`, 1-based.
         """
         if not terms and not accumulate:
             out[...] = 0
         for first in range(0, len(terms), 2):
-            some = [
-                [weights, *of.arguments, of.of_edges] for weights, of in terms[first : first + 2]
+            some: list[tuple[Value, ...]] = [
+                (weights, *of.arguments, of.of_edges) for weights, of in terms[first : first + 2]
             ]
-            some += [[None, None, 0, 0, 0.0, None]] * (2 - len(some))
+            some += [(None, None, 0, 0, 0.0, None)] * (2 - len(some))
             self.gather(
-                "gather", rows, self.parts, places, self.heads, rows.edges, *some[0], *some[1],
+                "gather", rows, self.parts, positions, self.heads, rows.edges, *some[0], *some[1],
                 self.partial(rows), accumulate or first > 0, out,
             )  # fmt: skip
 
-    def partial(self, rows: Rows) -> Any:
-        return self.numbers_of(rows.pieces, self.heads * self.width)
+    def partial(self, rows: Rows) -> DeviceArray:
+        return self.by_row(rows.segments, self.heads * self.width)
 
-    def own(self, array: Any) -> Gathered:
-        return Gathered(array, self.heads * self.width, self.width)
+    def by_head(self, array: DeviceArray | None) -> Features:
+        """Return features whose heads are side by side."""
+        return Features(array, self.heads * self.width, self.width)
 
-    def owners(self) -> Any:
-        return neighbours.owners(self.a)
+    def owners(self) -> DeviceArray:
+        return neighbours.owners(self.graph)
 
-    def sum(self, rows: Rows, table: Any, out: Any = None, accumulate: bool = False) -> Any:
+    def sum(
+        self,
+        rows: Rows,
+        table: DeviceArray,
+        out: DeviceArray | None = None,
+        accumulate: bool = False,
+    ) -> DeviceArray:
         """Return the sums over rows of a table of entries."""
-        width = table.shape[1]
         if out is None:
-            out = self.numbers_of(rows.count, width)
-        place = Columns(out, width, 0)
-        neighbours.add(self.rt, rows, Columns(table, width, 0), width, place, accumulate)
+            out = self.by_row(rows.count, table.shape[1])
+        neighbours.add_table(self.rt, rows, table, out, accumulate)
         return out
 
-    def sum_into(self, table: Any) -> Any:
-        return self.sum(neighbours.into(self.a), table)
+    def sum_incoming(self, table: DeviceArray) -> DeviceArray:
+        return self.sum(neighbours.incoming(self.graph), table)
 
-    def by_edges(self) -> Rows:
-        return neighbours.of_edges(self.a, edges=self.a.id_entries)
+    def edge_rows(self) -> Rows:
+        return neighbours.of_edges(self.graph, edges=self.graph._index("id_entries"))
 
-    def multiply(
-        self, sources: Any, destinations: Any, of: Gathered, x: Gathered, dots: Any, *,
-        tangent: Any = None, other: Gathered | None = None, other_dots: Any = None,
+    def dot(
+        self, sources: DeviceArray, destinations: DeviceArray, of: Features, x: Features,
+        dots: DeviceArray, *, tangent: DeviceArray | None = None, other: Features | None = None,
+        other_dots: DeviceArray | None = None,
     ) -> None:  # fmt: skip
         """Store the products of features of destinations and of sources, and their derivatives.
 
         Tangents of either have the layout of the features.
         """
-        a, moved = self.a, other or Gathered(None, 0, 0)
-        by_edges = x.of_edges is not None or moved.of_edges is not None
+        entries, tx = self.num_entries, other or Features(None, 0, 0)
+        by_edges = x.of_edges is not None or tx.of_edges is not None
         self.run(
-            "multiply", blocks(a.num_entries * self.heads, 8), a.num_entries, self.heads,
-            self.width, sources, destinations, a.in_edges if by_edges else None, *of.arguments,
-            tangent, x.array, x.stride, x.by_head, x.of_edges, moved.array, moved.of_edges, dots,
+            "multiply", blocks(entries * self.heads, 8), entries, self.heads, self.width, sources,
+            destinations, self.graph._index("in_edges") if by_edges else None, *of.arguments,
+            tangent, x.array, x.stride, x.head_stride, x.of_edges, tx.array, tx.of_edges, dots,
             other_dots,
         )  # fmt: skip
 
@@ -139,73 +173,71 @@ class Heads:
 class Softmax(Heads):
     """Softmax of scores over the incoming entries of each destination."""
 
-    scores: tuple[Any, ...]
+    scores: tuple[Value, ...]
     """Heads, activation, slope; scores of sources, destinations and edges; factors of edges; the
     largest score of each destination and one over its sum of exponentials."""
-    by_entry = False
+    scores_by_entry = False
     """Whether the edge scores are stored by entry instead of by edge."""
 
-    def soften(self, weights: Any = None) -> None:
+    def softmax(self, weights: DeviceArray | None = None) -> None:
         """Compute the largest scores and sums; `weights`, if given, gets factor times alpha."""
-        a, cut = self.a, self.into.pieces
-        top, share = self.numbers_of(a.num_dst), self.numbers_of(a.num_dst)
-        partial = self.numbers_of(cut, 2 * self.heads)
-        for pieces, units in ((1, cut), (0, a.num_dst)):
+        rows, segments = self.incoming, self.incoming.segments
+        largest, inverse = self.by_row(rows.count), self.by_row(rows.count)
+        partial = self.by_row(segments, 2 * self.heads)
+        for of_segments, units in ((1, segments), (0, rows.count)):
             self.run(
-                "soften", blocks(units, WARP), pieces, a.num_dst, a.num_entries, a.in_offsets,
-                a.in_nodes, a.in_edges, self.by_entry, *self.scores, None, None, partial, top,
-                share, None if cut else weights,
+                "soften", blocks(units, WARP), of_segments, rows.count, rows.entries,
+                rows.offsets, rows.nodes, self.graph._index("in_edges"), self.scores_by_entry,
+                *self.scores, None, None, partial, largest, inverse,
+                None if segments else weights,
             )  # fmt: skip
-        self.scores = *self.scores, top, share
-        if cut and weights is not None:
-            self.alone(WEIGHTS, self.owners(), first=weights)
+        self.scores = *self.scores, largest, inverse
+        if segments and weights is not None:
+            self.entry_step(WEIGHTS, first=weights)
 
-    def alone(
+    def entry_step(
         self,
         step: int,
-        owners: Any,
+        known: Intermediates | None = None,
         *,
-        places: Any = None,
-        tangents: Any = None,
-        mean: Any = None,
-        dots: Any = None,
-        tdots: Any = None,
-        sums: Any = None,
-        first: Any = None,
-        second: Any = None,
-        masked: Any = None,
+        first: DeviceArray,
+        second: DeviceArray | None = None,
+        masked: DeviceArray | None = None,
     ) -> None:
         """Launch a step of `entries_alone`."""
-        a = self.a
+        known, entries = known or Intermediates(), self.num_entries
         self.run(
-            "entries_alone", blocks(a.num_entries * self.heads, 1), step, tangents is not None,
-            self.by_entry, a.num_entries, a.in_nodes, a.in_edges, owners, places, *self.scores,
-            *(tangents or (None,) * 4), mean, dots, tdots, sums, first, second, masked,
+            "entries_alone", blocks(entries * self.heads, 1), step, known.tangents is not None,
+            self.scores_by_entry, entries, self.incoming.nodes, self.graph._index("in_edges"),
+            self.owners(), known.positions,
+            *self.scores, *(known.tangents or (None,) * 4), known.mean, known.dots, known.tdots,
+            known.sums, first, second, masked,
         )  # fmt: skip
 
 
 class Attention(Softmax):
     """Shared parts of the attention operators: mask, heads side by side or averaged."""
 
-    def __init__(self, rt: Runtime, a: Any, dtype: Any) -> None:
-        super().__init__(rt, a, dtype, a.heads, a.width)
-        self.has_edges = bool(a.present >> 3 & 1)
-        self.mask = a.mask if a.present >> 4 & 1 else None
+    def __init__(self, rt: Runtime, a: Gat | GatV2 | TransformerConv, dtype: DType) -> None:
+        super().__init__(rt, a.graph, dtype, a.heads, a.width)
+        self.a, self.has_edges = a, a.edge_features is not None
 
-    def gradients(self) -> Gathered:
+    def gradients(self) -> Features:
         """Return gy by heads."""
-        by_head, scale = (self.width, 1.0) if self.a.concat else (0, 1 / self.heads)
-        return Gathered(self.a.gy, self.a.out_width, by_head, scale)
+        head_stride, scale = (self.width, 1.0) if self.a.concat else (0, 1 / self.heads)
+        return Features(self.a.gy, self.a.out_width, head_stride, scale)
 
-    def through_average(
-        self, compute: Callable[[bool, Any], None], accumulate: bool, out: Any
-    ) -> None:
-        """Store the result that `compute` returns by heads, side by side or averaged."""
-        if self.a.concat:
-            compute(accumulate, out)
+    def sum_sources(self, terms: Sequence[Term], out: DeviceArray) -> None:
+        """out (+)= the weighted sums of source features by heads, side by side or averaged."""
+        a = self.a
+        if a.concat:
+            self.weighted_sums(self.rows_of_terms(), None, terms, out, a.accumulate)
             return
-        by_head = self.numbers_of(self.a.num_dst, self.heads * self.width)
-        compute(False, by_head)
-        size = self.a.num_dst * self.width
-        args = self.a.num_dst, self.heads, self.width, by_head, accumulate, out
-        self.run("average", blocks(size, 1), *args)
+        sums = self.by_row(a.num_dst, self.heads * self.width)
+        self.weighted_sums(self.rows_of_terms(), None, terms, sums, False)
+        args = a.num_dst, self.heads, self.width, sums, a.accumulate, out
+        self.run("average", blocks(a.num_dst * self.width, 1), *args)
+
+    def rows_of_terms(self) -> Rows:
+        """Return the incoming rows, with the edges if terms have features of edges."""
+        return self.incoming

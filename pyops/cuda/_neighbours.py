@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from ._array import DeviceArray, DType, Value
+from ._graph import DeviceGraph
 from ._runtime import Runtime
 
-PIECE = 256
+SEGMENT = 256
 """Entries of a segment of a long row, as in kernels/common.cuh."""
 THREADS = 256
 
@@ -18,42 +19,47 @@ class Rows:
 
     count: int
     entries: int
-    offsets: Any
-    nodes: Any = None
-    edges: Any = None
-    weighted: Any = None
-    weight: Any = None
+    offsets: DeviceArray | None
+    nodes: DeviceArray | None = None
+    edges: DeviceArray | None = None
+    weighted: DeviceArray | None = None
+    weight: DeviceArray | None = None
     longest: int = 0
     """Largest number of entries of a row."""
 
     @property
-    def pieces(self) -> int:
+    def segments(self) -> int:
         """Upper bound of the number of segments of long rows."""
-        return 2 * -(-self.entries // PIECE) if self.longest > PIECE else 0
+        return 2 * -(-self.entries // SEGMENT) if self.longest > SEGMENT else 0
 
 
-def into(a: Any, **more: Any) -> Rows:
+def incoming(graph: DeviceGraph, **tables: DeviceArray | None) -> Rows:
     """Return the entries of each destination (CSC)."""
-    return Rows(a.num_dst, a.num_entries, a.in_offsets, longest=a.graph.longest("in"), **more)
+    return _rows(graph, graph.num_dst, "in", tables)
 
 
-def out_of(a: Any, **more: Any) -> Rows:
+def outgoing(graph: DeviceGraph, **tables: DeviceArray | None) -> Rows:
     """Return the entries of each source (CSR)."""
-    return Rows(a.num_src, a.num_entries, a.out_offsets, longest=a.graph.longest("out"), **more)
+    return _rows(graph, graph.num_src, "out", tables)
 
 
-def of_edges(a: Any, **more: Any) -> Rows:
+def of_edges(graph: DeviceGraph, **tables: DeviceArray | None) -> Rows:
     """Return the entries of each edge."""
-    return Rows(a.num_edges, a.num_entries, a.id_offsets, longest=a.graph.longest("id"), **more)
+    return _rows(graph, graph.num_edges, "id", tables)
+
+
+def _rows(graph: DeviceGraph, count: int, side: str, tables: dict[str, DeviceArray | None]) -> Rows:
+    offsets, longest = graph._index(f"{side}_offsets"), graph.longest(side)
+    return Rows(count, graph.num_entries, offsets, longest=longest, **tables)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of an array, from `first`; `lead` is the leading dimension."""
+    """Columns of an array, from `first`; `stride` is the leading dimension."""
 
-    array: Any
-    lead: int
-    first: int
+    array: DeviceArray | None
+    stride: int
+    first: int = 0
 
 
 def lanes_of(width: int) -> int:
@@ -65,14 +71,19 @@ def blocks(units: int, lanes: int) -> int:
     return -(-units * lanes // THREADS)
 
 
-def _launch(rt: Runtime, kernel: str, dtype: Any, rows: Rows, width: int, *args: Any) -> None:
-    """Launch a kernel for the segments of long rows, then for the rows."""
+def grid_of(units: int, width: int) -> tuple[int, int]:
+    """Return the blocks for this number of rows, and those that share a row of this width."""
     lanes = lanes_of(width)
-    chunks = -(-width // 128) if lanes == 32 and kernel != "dot_rows" else 1
-    for pieces, units in ((1, rows.pieces), (0, rows.count)):
-        grid = blocks(units, lanes), chunks
-        every = (pieces, rows.count, rows.entries, rows.offsets, *args)
-        rt.launch("neighbours", kernel, dtype, grid, THREADS, every, LANES=lanes)
+    return blocks(units, lanes), -(-width // 128) if lanes == 32 else 1
+
+
+def _launch(rt: Runtime, kernel: str, dtype: DType, rows: Rows, width: int, *args: Value) -> None:
+    """Launch a kernel for the segments of long rows, then for the rows."""
+    for segments, units in ((1, rows.segments), (0, rows.count)):
+        grid, chunks = grid_of(units, width)
+        shape = grid, 1 if kernel == "dot_rows" else chunks
+        every = (segments, rows.count, rows.entries, rows.offsets, *args)
+        rt.launch("neighbours", kernel, dtype, shape, THREADS, every, LANES=lanes_of(width))
 
 
 def add(
@@ -84,82 +95,94 @@ def add(
     accumulate: bool,
     *,
     mean: bool = False,
-    by_table: Any = None,
-    winners: Any = None,
-    places: Any = None,
-    back: bool = False,
-    lead: int = 0,
+    by_table: DeviceArray | None = None,
+    argextremes: DeviceArray | None = None,
+    positions: DeviceArray | None = None,
+    backward: bool = False,
+    stride: int = 0,
 ) -> None:
     """out (+)= the sums over the rows, see `sum_rows`."""
-    partial = rt.empty((rows.pieces, width), "float64")
+    partial = rt.empty((rows.segments, width), "float64")
+    assert out.array is not None
     _launch(
         rt, "sum_rows", out.array.dtype, rows, width, rows.nodes, rows.edges, rows.weighted,
-        rows.weight, by_table, mean, winners, places, back, lead, table.array, table.lead,
-        table.first, width, partial, accumulate, out.array, out.lead, out.first,
+        rows.weight, by_table, mean, argextremes, positions, backward, stride, table.array,
+        table.stride, table.first, width, partial, accumulate, out.array, out.stride, out.first,
     )  # fmt: skip
 
 
-def win(
+def add_table(
+    rt: Runtime, rows: Rows, table: DeviceArray, out: DeviceArray, accumulate: bool
+) -> None:
+    """out (+)= the sums over the rows of all columns of a table."""
+    width = table.shape[1]
+    add(rt, rows, Columns(table, width), width, Columns(out, width), accumulate)
+
+
+def extremes(
     rt: Runtime,
     rows: Rows,
     most: bool,
-    values: Any,
+    values: DeviceArray,
     width: int,
     out: Columns,
     accumulate: bool,
-    winners: Any = None,
+    argextremes: DeviceArray | None = None,
 ) -> None:
     """out (+)= the column-wise maximum or minimum, and the entries that attain it."""
-    partial = rt.empty((rows.pieces, width), values.dtype)
-    firsts = rt.empty((rows.pieces, width), "int64")
+    partial = rt.empty((rows.segments, width), values.dtype)
+    firsts = rt.empty((rows.segments, width), "int64")
     _launch(
         rt, "win_rows", values.dtype, rows, width, rows.nodes, rows.edges, rows.weighted,
-        rows.weight, most, values, width, partial, firsts, accumulate, out.array, out.lead,
-        out.first, winners,
+        rows.weight, most, values, width, partial, firsts, accumulate, out.array, out.stride,
+        out.first, argextremes,
     )  # fmt: skip
 
 
 def dot(
     rt: Runtime,
-    rows: Rows,
-    places: Any,
-    owners: Any,
-    in_offsets: Any,
-    mean: bool,
-    winners: Any,
+    graph: DeviceGraph,
+    by_edge: bool,
     gradient: Columns,
-    values: Any,
+    values: DeviceArray,
     width: int,
-    out: Any,
+    out: DeviceArray,
     accumulate: bool,
+    *,
+    mean: bool = False,
+    argextremes: DeviceArray | None = None,
 ) -> None:
-    """out (+)= the products of the table rows of entries with those of their destinations."""
-    partial = rt.empty(rows.pieces, "float64")
+    """out (+)= the products, summed by edge, of the table rows of entries with the gradients of
+    their destinations; the table has a row for each edge or for each source."""
+    rows = of_edges(graph, nodes=None if by_edge else graph._index("in_nodes"))
+    partial = rt.empty(rows.segments, "float64")
     _launch(
-        rt, "dot_rows", values.dtype, rows, width, places, rows.nodes, owners, in_offsets, mean,
-        winners, gradient.lead, gradient.first, values, width, gradient.array, partial, accumulate,
-        out,
+        rt, "dot_rows", values.dtype, rows, width, graph._index("id_entries"), rows.nodes,
+        owners(graph), graph._index("in_offsets"), mean, argextremes, gradient.stride,
+        gradient.first, values, width, gradient.array, partial, accumulate, out,
     )  # fmt: skip
 
 
-def take(rt: Runtime, rows: Rows, places: Any, table: Any, out: Columns, accumulate: bool) -> None:
-    """out (+)= the table row of each entry, gathered and stored at its place."""
+def gather(
+    rt: Runtime, rows: Rows, positions: DeviceArray, table: DeviceArray, out: Columns,
+    accumulate: bool,
+) -> None:  # fmt: skip
+    """out (+)= the table row of each entry, gathered and stored at its position."""
     width = table.shape[1]
-    lanes = lanes_of(width)
-    grid = blocks(rows.entries, lanes), -(-width // 128) if lanes == 32 else 1
     args = (
-        rows.entries, rows.nodes, rows.edges, places, table, width, accumulate, out.array, out.lead,
-        out.first,
+        rows.entries, rows.nodes, rows.edges, positions, table, width, accumulate, out.array,
+        out.stride, out.first,
     )  # fmt: skip
-    rt.launch("neighbours", "take_rows", table.dtype, grid, THREADS, args, LANES=lanes)
+    grid = grid_of(rows.entries, width)
+    rt.launch("neighbours", "take_rows", table.dtype, grid, THREADS, args, LANES=lanes_of(width))
 
 
-def owners(a: Any) -> Any:
+def owners(graph: DeviceGraph) -> DeviceArray:
     """Return the destination of each entry in CSC order, 1-based."""
-    return a.graph._index("in_rows")
+    return graph._index("in_rows")
 
 
-def along(a: Any, owners: Any) -> tuple[Any, Any]:
+def ends_by_edge(graph: DeviceGraph) -> tuple[DeviceArray, DeviceArray]:
     """Return destinations and edges of the entries of each edge, in edge order."""
-    order = a.id_entries[: a.num_entries] - 1
-    return owners[order], a.in_edges[order]
+    order = graph._index("id_entries")[: graph.num_entries] - 1
+    return owners(graph)[order], graph._index("in_edges")[order]

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+
+from ._array import DeviceArray
 
 CONSTANTS = {kind: np.array([1, 0], kind) for kind in "fd"}
 COMPUTE = {("f", False): 68, ("f", True): 77, ("d", False): 70}
@@ -19,7 +20,7 @@ _DEFAULT = -1
 """CUBLAS_GEMM_DEFAULT: cuBLAS selects the algorithm."""
 
 
-def multiply(a: Any, b: Any, out: Any, rounded: bool) -> Any:
+def multiply(a: DeviceArray, b: DeviceArray, out: DeviceArray | None, rounded: bool) -> DeviceArray:
     """Return the product of two matrices, of two stacks of them, or of a stack and one matrix.
 
     `rounded`: whether factors of float32 may be rounded to TF32.
@@ -42,36 +43,36 @@ def multiply(a: Any, b: Any, out: Any, rounded: bool) -> Any:
     if inner == 0 or out.size == 0:
         out[...] = 0
         return out
-    (a, turn_a, lead_a), (b, turn_b, lead_b) = _operand(a), _operand(b)
+    (a, transpose_a, stride_a), (b, transpose_b, stride_b) = _operand(a), _operand(b)
     one, zero = (CONSTANTS[kind][i:].ctypes.data for i in range(2))
     number, compute = TYPES[kind], COMPUTE[kind, rounded and kind == "f"]
     size = a.itemsize
     # cuBLAS is column-major: it sees a C-ordered matrix as transposed, and the product likewise.
-    first = device.get_cublas_handle(), turn_b, turn_a, columns, rows, inner, one
+    first = device.get_cublas_handle(), transpose_b, transpose_a, columns, rows, inner, one
     if a.ndim == 2:
         cublas.gemmEx(
-            *first, b.data.ptr, number, lead_b, a.data.ptr, number, lead_a, zero, out.data.ptr,
+            *first, b.data.ptr, number, stride_b, a.data.ptr, number, stride_a, zero, out.data.ptr,
             number, columns, compute, _DEFAULT,
         )  # fmt: skip
     else:
         cublas.gemmStridedBatchedEx(
-            *first, b.data.ptr, number, lead_b, b.strides[0] // size, a.data.ptr, number, lead_a,
-            a.strides[0] // size, zero, out.data.ptr, number, columns, rows * columns, len(a),
-            compute, _DEFAULT,
+            *first, b.data.ptr, number, stride_b, b.strides[0] // size, a.data.ptr, number,
+            stride_a, a.strides[0] // size, zero, out.data.ptr, number, columns, rows * columns,
+            len(a), compute, _DEFAULT,
         )  # fmt: skip
     return out
 
 
-def _operand(a: Any) -> tuple[Any, int, int]:
+def _operand(a: DeviceArray) -> tuple[DeviceArray, int, int]:
     """Return a matrix with contiguous rows or columns, whether the columns are contiguous, and the
     leading dimension."""
     size = a.itemsize
-    for turned, (step, far), (count, length) in (
+    for transposed, (step, far), (count, length) in (
         (0, (a.strides[-1], a.strides[-2]), a.shape[-2:]),
         (1, (a.strides[-2], a.strides[-1]), a.shape[:-3:-1]),
     ):
-        lead = far // size if count > 1 else length
-        if (step == size or length == 1) and far % size == 0 and length <= lead < 1 << 31:
-            return a, turned, lead
+        stride = far // size if count > 1 else length
+        if (step == size or length == 1) and far % size == 0 and length <= stride < 1 << 31:
+            return a, transposed, stride
     a = a.copy()
     return a, 0, a.shape[-1]

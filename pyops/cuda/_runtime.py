@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from ._compiler import kept
+from ._array import DeviceArray, DType, Library, Value
+from ._compiler import cached
 from ._products import multiply
 from ._source import compose
 
-Grid = int | tuple[int, int]
+Grid: TypeAlias = int | tuple[int, int]
 _SHARED = 40 << 10
 """Bytes of dynamic shared memory that need no opt-in; 48 KiB with the kernel's static memory."""
 PRECISIONS = "highest", "tf32x3", "tf32"
@@ -27,24 +28,24 @@ class Runtime(ABC):
     ``real``. All calls are asynchronous: they enqueue work and never wait.
     """
 
-    xp: Any
+    xp: Library
     """The array library."""
 
-    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Any:
+    def empty(self, shape: int | tuple[int, ...], dtype: DType) -> DeviceArray:
         """Return an uninitialised array."""
         return self.xp.empty(shape, dtype)
 
-    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Any:
+    def zeros(self, shape: int | tuple[int, ...], dtype: DType) -> DeviceArray:
         return self.xp.zeros(shape, dtype)
 
     def launch(
         self,
         source: str,
         kernel: str,
-        dtype: Any,
+        dtype: DType,
         grid: Grid,
         block: Grid,
-        args: Sequence[Any],
+        args: Sequence[Value],
         shared: int = 0,
         **constants: int,
     ) -> None:
@@ -65,11 +66,18 @@ class Runtime(ABC):
         **constants : int
             Compile-time constants of the source, among those it lists.
         """
-        grid, block = _pair(grid), _pair(block)
+        grid = (grid, 1) if isinstance(grid, int) else grid
+        block = (block, 1) if isinstance(block, int) else block
         if all(grid):
             self._run(source, kernel, np.dtype(dtype), grid, block, args, shared, constants)
 
-    def matmul(self, a: Any, b: Any, out: Any = None, precision: str = "highest") -> Any:
+    def matmul(
+        self,
+        a: DeviceArray,
+        b: DeviceArray,
+        out: DeviceArray | None = None,
+        precision: str = "highest",
+    ) -> DeviceArray:
         """Return the product of two matrices, or of stacks of them.
 
         ``"tf32"`` rounds factors of float32 to 10 mantissa bits; ``"tf32x3"`` adds the products
@@ -83,7 +91,7 @@ class Runtime(ABC):
         out += self._product(low, to_finite, None, True)
         return out
 
-    def _split(self, a: Any) -> tuple[Any, Any, Any]:
+    def _split(self, a: DeviceArray) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
         """Return elements rounded to 10 mantissa bits, the finite ones of these, and the rest."""
         xp, is_finite = self.xp, self.xp.isfinite(a)
         bits = xp.ascontiguousarray(a).view(np.uint32)
@@ -93,7 +101,9 @@ class Runtime(ABC):
         return xp.where(is_finite, rounded, a), finite, rest
 
     @abstractmethod
-    def _product(self, a: Any, b: Any, out: Any, rounded: bool) -> Any:
+    def _product(
+        self, a: DeviceArray, b: DeviceArray, out: DeviceArray | None, rounded: bool
+    ) -> DeviceArray:
         """Return a product; float32 factors may be `rounded` to 10 mantissa bits."""
 
     @abstractmethod
@@ -101,14 +111,35 @@ class Runtime(ABC):
         self,
         source: str,
         kernel: str,
-        dtype: np.dtype[Any],
+        dtype: np.dtype[np.generic],
         grid: tuple[int, int],
         block: tuple[int, int],
-        args: Sequence[Any],
+        args: Sequence[Value],
         shared: int,
         constants: dict[str, int],
     ) -> None:
         """Enqueue a kernel."""
+
+
+class Function(Protocol):
+    """Kernel of CuPy."""
+
+    max_dynamic_shared_size_bytes: int
+
+    def __call__(
+        self,
+        grid: tuple[int, int],
+        block: tuple[int, int],
+        args: Sequence[object],
+        *,
+        shared_mem: int,
+    ) -> None: ...
+
+
+class Module(Protocol):
+    """Module of CuPy."""
+
+    def get_function(self, name: str) -> Function: ...
 
 
 class CuPy(Runtime):
@@ -117,46 +148,40 @@ class CuPy(Runtime):
     def __init__(self) -> None:
         import cupy
 
-        self.xp = cupy
-        self._kernels: dict[Any, Any] = {}
-        self._modules: dict[Any, Any] = {}
+        self.xp = self._cupy = cupy
+        self._functions: dict[tuple[object, ...], Function] = {}
+        self._modules: dict[tuple[object, ...], Module] = {}
 
     def _run(
         self,
         source: str,
         kernel: str,
-        dtype: np.dtype[Any],
+        dtype: np.dtype[np.generic],
         grid: tuple[int, int],
         block: tuple[int, int],
-        args: Sequence[Any],
+        args: Sequence[Value],
         shared: int,
         constants: dict[str, int],
     ) -> None:
-        key = self.xp.cuda.runtime.getDevice(), source, dtype.char, *constants.items()
-        function = self._kernels.get((key, kernel))
+        key = self._cupy.cuda.runtime.getDevice(), source, dtype.char, *constants.items()
+        function = self._functions.get((key, kernel))
         if function is None:
             if key not in self._modules:
-                path = kept(compose(source, dtype.char, constants), _capability(self.xp))
-                self._modules[key] = self.xp.RawModule(path=str(path))
-            function = self._kernels[key, kernel] = self._modules[key].get_function(kernel)
+                capability = int(self._cupy.cuda.Device().compute_capability)  # 90 for 9.0
+                path = cached(compose(source, dtype.char, constants), capability)
+                self._modules[key] = self._cupy.RawModule(path=str(path))
+            function = self._functions[key, kernel] = self._modules[key].get_function(kernel)
         if shared > _SHARED and shared > function.max_dynamic_shared_size_bytes:
             function.max_dynamic_shared_size_bytes = shared
         function(grid, block, [_argument(a, dtype) for a in args], shared_mem=shared)
 
-    def _product(self, a: Any, b: Any, out: Any, rounded: bool) -> Any:
+    def _product(
+        self, a: DeviceArray, b: DeviceArray, out: DeviceArray | None, rounded: bool
+    ) -> DeviceArray:
         return multiply(a, b, out, rounded)
 
 
-def _capability(cupy: Any) -> int:
-    """Return the compute capability of the current device, 90 for 9.0."""
-    return int(cupy.cuda.Device().compute_capability)
-
-
-def _pair(size: Grid) -> tuple[int, int]:
-    return (size, 1) if isinstance(size, int) else size
-
-
-def _argument(value: Any, dtype: np.dtype[Any]) -> Any:
+def _argument(value: Value, dtype: np.dtype[np.generic]) -> DeviceArray | np.generic:
     """Return an argument with the width that the kernel takes."""
     if value is None:
         return np.uint64(0)

@@ -43,10 +43,10 @@ def _read(name: str) -> str:
 
 def compose(source: str, kind: str, constants: Mapping[str, int]) -> str:
     """Return a source for one precision, after the definitions shared by all."""
-    asked = dict(constants)
-    if not any(asked == variant for variant in variants(source)):
-        raise ValueError(f"{source}.cu: no variant with {asked}")
-    defined = "".join(f"#define {name} {value}\n" for name, value in asked.items())
+    chosen = dict(constants)
+    if not any(chosen == variant for variant in variants(source)):
+        raise ValueError(f"{source}.cu: no variant with {chosen}")
+    defined = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
     head = f"#define REAL {REALS[kind]}\n#define REAL_IS_{REALS[kind].upper()} 1\n{defined}"
     return (
         f'{head}#line 1 "common.cuh"\n{_read("common.cuh")}\n'

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import _neighbours as neighbours
-from ._neighbours import Columns, Rows, blocks
-from ._runtime import Runtime
+from ._array import DeviceArray, Value, plus
+from ._neighbours import Rows, blocks
+from ._runtime import Grid, Runtime
+
+if TYPE_CHECKING:
+    from ._declared import DimenetAggregate
 
 WARP, CHUNK, NODE_THREADS = 32, 8, 128
 MOST = 2**24
@@ -21,7 +25,7 @@ WARPS = 2**14
 class Weights:
     """A and B of a block [A; B], or of its tangent."""
 
-    def __init__(self, a: Any, block: Any) -> None:
+    def __init__(self, a: DimenetAggregate, block: DeviceArray) -> None:
         degrees, radial = a.num_spherical, a.num_radial
         self.a = block[: degrees * radial].reshape(degrees, radial, a.middle)
         self.b = block[degrees * radial :]
@@ -30,77 +34,88 @@ class Weights:
 class Triplets:
     """Shared state of the phases: sizes, directions, T; and tangents, None where absent."""
 
-    def __init__(self, rt: Runtime, a: Any, given: int = 0) -> None:
+    def __init__(self, rt: Runtime, a: DimenetAggregate) -> None:
         self.rt, self.a, self.xp = rt, a, rt.xp
         self.dtype = a.vectors.dtype
         self.degrees = next(n for n in (4, 8, 16, 32) if a.num_spherical <= n)
-        self.line = WARP if self.degrees > 8 else 2 * WARP
-        self.owners = neighbours.owners(a)
+        self.block = WARP if self.degrees > 8 else 2 * WARP
         self.weights = Weights(a, a.weights)
-        self.tweights = Weights(a, a.hweights) if given & 8 else None
-        self.tx = a.hembedding if given & 4 else None
-        self.tr = a.hradial if given & 2 else None
-        self.u, self.tu = self._directions(a.hvectors if given & 1 else None)
+        self.tweights = None if a.hweights is None else Weights(a, a.hweights)
+        self.tb = None if self.tweights is None else self.tweights.b
+        self.u, self.tu = self._directions(a.hvectors)
         self.t = self._through_a(a.radial, self.weights)
         self.tt = plus(
-            None if self.tr is None else self._through_a(self.tr, self.weights),
+            None if a.hradial is None else self._through_a(a.hradial, self.weights),
             None if self.tweights is None else self._through_a(a.radial, self.tweights),
         )
-        self.graph = (
-            a.num_entries, a.num_dst, a.in_offsets, a.in_nodes, a.in_edges, self.owners, a.exclude,
-            a.reverse if a.exclude == 3 else None, self.u, self.tu,
+        self.arguments = (
+            a.num_entries, a.num_dst, a.in_offsets, a.in_nodes, a.in_edges,
+            neighbours.owners(a.graph), a.exclude, a.reverse if a.exclude == 3 else None, self.u,
+            self.tu,
         )  # fmt: skip
 
-    def empty(self, *shape: int) -> Any:
+    def empty(self, *shape: int) -> DeviceArray:
         return self.rt.empty(shape, self.dtype)
 
-    def run(self, kernel: str, grid: Any, *args: Any, shared: int = 0, threads: int = 256) -> None:
+    def run(
+        self, kernel: str, grid: Grid, *args: Value, shared: int = 0, threads: int = 256
+    ) -> None:
         source = "triplets_back" if kernel.startswith("pairs_back") else "triplets_into"
         self.rt.launch(
             source, kernel, self.dtype, grid, threads, args, shared, DEGREES=self.degrees
         )
 
-    def multiply(self, left: Any, right: Any) -> Any:
+    def multiply(self, left: DeviceArray, right: DeviceArray) -> DeviceArray:
         return self.rt.matmul(left, right, precision=self.a.precision)
 
-    def _directions(self, tangents: Any) -> tuple[Any, Any]:
+    def _directions(self, tangents: DeviceArray | None) -> tuple[DeviceArray, DeviceArray | None]:
         edges = self.a.num_edges
         u = self.empty(edges, 4)
         tu = None if tangents is None else self.empty(edges, 4)
         self.run("directions", blocks(edges, 1), edges, self.a.vectors, tangents, u, tu)
         return u, tu
 
-    def by_degree(self, radial: Any) -> Any:
+    def by_degree(self, radial: DeviceArray) -> DeviceArray:
         """Return radial parts as [edge, degree, n]."""
         return radial.reshape(len(radial), self.a.num_spherical, self.a.num_radial)
 
-    def _through_a(self, radial: Any, weights: Weights) -> Any:
+    def _through_a(self, radial: DeviceArray, weights: Weights) -> DeviceArray:
         """Return A_l R_l of all edges, [edge, degree, middle]."""
         product = self.multiply(self.by_degree(radial).transpose(1, 0, 2), weights.a)
         return self.xp.ascontiguousarray(product.transpose(1, 0, 2))
 
-    def by_pairs(self, kernel: str, units: int, pair: int, *args: Any) -> None:
+    def by_pairs(self, kernel: str, units: int, pair: int, *args: Value) -> None:
         """Launch a kernel with `units` warps, with `pair` shared-memory elements per pair."""
         bytes_of_warp = (WARP * pair + WARP) * self.dtype.itemsize
         warps = max(1, min(NODE_THREADS // WARP, (96 << 10) // bytes_of_warp))
         grid, shared = (-(-units // warps), self.parts), warps * bytes_of_warp
-        self.run(kernel, grid, *self.graph, *args, shared=shared, threads=warps * WARP)
+        self.run(kernel, grid, *self.arguments, *args, shared=shared, threads=warps * WARP)
 
     @property
     def parts(self) -> int:
         """Number of channel blocks."""
-        return int(-(-self.a.channels // self.line))
+        return -(-self.a.channels // self.block)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         return self.a.num_spherical, self.a.channels, self.a.middle
 
-    def into(self, second: bool, gy: Any, y: Any, gu: Any, tgu: Any = None) -> None:
+    def incoming_pairs(
+        self,
+        second: bool,
+        gy: DeviceArray | None,
+        y: DeviceArray | None,
+        gu: DeviceArray | None = None,
+        tgu: DeviceArray | None = None,
+    ) -> None:
         """Compute y of entries, and gradients by their directions, see `pairs_into`."""
         a = self.a
-        args: tuple[Any, ...]
+        args: tuple[Value, ...]
         if second:
-            args = self.t, self.tt, a.embedding, self.tx, self.weights.b, self._tb(), gy, y, gu, tgu
+            args = (
+                self.t, self.tt, a.embedding, a.hembedding, self.weights.b, self.tb, gy, y, gu,
+                tgu,
+            )  # fmt: skip
         else:
             args = self.t, a.embedding, self.weights.b, gy, y, gu
         pair = (4 if second else 2) * CHUNK + 6
@@ -112,58 +127,52 @@ class Triplets:
         """Entries per warp in the sums of the gradient by B."""
         a = self.a
         warps = max(1, min(WARPS, MOST // (a.channels * a.middle)))
-        return max(1, int(-(-a.num_entries // warps)))
+        return max(1, -(-a.num_entries // warps))
 
-    def back(
-        self, second: bool, each: int, gx: Any, gt: Any, gb: Any, gu: Any, tgu: Any = None
+    def outgoing_pairs(
+        self,
+        second: bool,
+        each: int,
+        gx: DeviceArray | None,
+        gt: DeviceArray | None,
+        gb: DeviceArray | None,
+        gu: DeviceArray | None = None,
+        tgu: DeviceArray | None = None,
     ) -> None:
         """Compute the gradients by the factors of Q, and by directions, see `pairs_back`."""
         a = self.a
-        here = a.num_src, a.out_offsets, a.out_nodes, a.out_edges, each, *self.sizes
+        sizes = a.num_src, a.out_offsets, a.out_nodes, a.out_edges, each, *self.sizes
         units = -(-a.num_entries // each)
-        args: tuple[Any, ...]
+        args: tuple[Value, ...]
         if second:
             args = (
-                self.t, self.tt, a.embedding, self.tx, self.weights.b, self._tb(), a.gy, gx, gt, gb,
-                gu, tgu,
+                self.t, self.tt, a.embedding, a.hembedding, self.weights.b, self.tb, a.gy, gx, gt,
+                gb, gu, tgu,
             )  # fmt: skip
         else:
             args = self.t, a.embedding, self.weights.b, a.gy, gx, gt, gb, gu
         pair = (3 if second else 2) * self.degrees + 7
-        self.by_pairs("pairs_back_second" if second else "pairs_back", units, pair, *here, *args)
+        self.by_pairs("pairs_back_second" if second else "pairs_back", units, pair, *sizes, *args)
 
-    def _tb(self) -> Any:
-        return None if self.tweights is None else self.tweights.b
-
-    def to_edges(self, table: Any, out: Any, accumulate: bool) -> None:
+    def sum_by_edge(self, table: DeviceArray, out: DeviceArray, accumulate: bool) -> None:
         """Sum over the entries of each edge, and over the channel blocks of each entry."""
         if table.ndim == 3:
             table = table[:, 0] if table.shape[1] == 1 else table.sum(1)
-        rows = neighbours.of_edges(self.a, edges=self.a.id_entries)
-        self._sum(rows, table, out, accumulate)
+        rows = neighbours.of_edges(self.a.graph, edges=self.a.id_entries)
+        neighbours.add_table(self.rt, rows, table, out, accumulate)
 
-    def sum_rows(self, table: Any) -> Any:
+    def sum_rows(self, table: DeviceArray) -> DeviceArray:
         """Return the sum of the rows of a table."""
         count, out = len(table), self.empty(1, table.shape[1])
         offsets = self.a.table(np.array([1, count + 1]))
-        self._sum(Rows(1, count, offsets, longest=count), table, out, False)
+        rows = Rows(1, count, offsets, longest=count)
+        neighbours.add_table(self.rt, rows, table, out, False)
         return out
 
-    def _sum(self, rows: Rows, table: Any, out: Any, accumulate: bool) -> None:
-        width = table.shape[1]
-        place = Columns(out, width, 0)
-        neighbours.add(self.rt, rows, Columns(table, width, 0), width, place, accumulate)
-
-    def by_vectors(self, ends: list[Any], out: Any, accumulate: bool) -> None:
+    def by_vectors(self, by_direction: Sequence[DeviceArray], out: DeviceArray) -> None:
         """Propagate gradients by the directions of entries, with tangents or not, to vectors."""
-        sums = [self.empty(self.a.num_edges, 3) for _ in ends]
-        for by_entry, by_edge in zip(ends, sums, strict=True):
-            self.to_edges(by_entry, by_edge, False)
-        args = self.a.num_edges, self.u, self.tu, sums[0], sums[1] if len(sums) > 1 else None
-        self.run("by_vectors", blocks(self.a.num_edges, 1), *args, accumulate, out)
-
-
-def plus(*terms: Any) -> Any:
-    """Return the sum of the terms that are not None."""
-    there = [term for term in terms if term is not None]
-    return functools.reduce(lambda x, y: x + y, there) if there else None
+        a, sums = self.a, [self.empty(self.a.num_edges, 3) for _ in by_direction]
+        for by_entry, by_edge in zip(by_direction, sums, strict=True):
+            self.sum_by_edge(by_entry, by_edge, False)
+        args = a.num_edges, self.u, self.tu, sums[0], sums[1] if len(sums) > 1 else None
+        self.run("by_vectors", blocks(a.num_edges, 1), *args, a.accumulate, out)

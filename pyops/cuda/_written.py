@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from ._arguments import Arguments
+from ._array import DeviceArray
 
 
 class Written:
     """Set of written outputs: the first step overwrites, unless the caller accumulates."""
 
-    def __init__(self, a: Any) -> None:
+    def __init__(self, a: Arguments) -> None:
         self._a = a
         self._names: set[str] = set()
 
@@ -16,15 +17,16 @@ class Written:
         """Return whether the next step accumulates into this output."""
         first = name not in self._names
         self._names.add(name)
-        return bool(self._a.accumulate) or not first
+        return self._a.accumulate or not first
 
-    def clear(self, name: str, array: Any = None) -> None:
+    def clear(self, name: str, array: DeviceArray) -> None:
         """Set an output to 0 if no step has written it."""
         if not self(name):
-            (getattr(self._a, name) if array is None else array)[...] = 0
+            array[...] = 0
 
     def finish(self, *names: str) -> None:
-        """Set outputs, in the order of the bits of `wanted`, to 0 if no step has written them."""
-        for bit, name in enumerate(names):
-            if self._a.wanted >> bit & 1:
-                self.clear(name)
+        """Set the requested ones of these outputs to 0 if no step has written them."""
+        for name in names:
+            array = self._a.array(name)
+            if array is not None:
+                self.clear(name, array)

@@ -2,77 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
-from .._neighbours import Columns
+from .._array import DeviceArray, required
+from .._neighbours import Columns, Rows
 from .._runtime import Runtime
 from .._written import Written
+
+if TYPE_CHECKING:
+    from .._declared import DegreeNormalised
 
 
 class _Sums:
     """Sums over the rows of either side, scaled by the degrees of both sides."""
 
-    def __init__(self, rt: Runtime, a: Any) -> None:
+    def __init__(self, rt: Runtime, a: DegreeNormalised) -> None:
         self.rt, self.a = rt, a
-        self.src, self.dst = self._shares(a.out_offsets), self._shares(a.in_offsets)
+        self.src, self.dst = self._scales("out_offsets"), self._scales("in_offsets")
 
-    def _shares(self, offsets: Any) -> Any:
+    def _scales(self, name: str) -> DeviceArray:
         """Return degree**(-1/2) of each node as a column; 0 for nodes without entries."""
+        offsets = self.a.graph._index(name)
         degrees = offsets[1:] - offsets[:-1]
-        shares = self.rt.xp.maximum(degrees, 1) ** -0.5 * (degrees > 0)
-        return shares.astype(self.a.x.dtype)[:, None]
+        scales = self.rt.xp.maximum(degrees, 1) ** -0.5 * (degrees > 0)
+        return scales.astype(self.a.x.dtype)[:, None]
 
-    def weight(self) -> Any:
-        return self.a.weight if self.a.present >> 1 & 1 else None
+    def _add(
+        self, rows: Rows, table: DeviceArray, scales: DeviceArray, out: DeviceArray,
+        accumulate: bool,
+    ) -> None:  # fmt: skip
+        sums = self.rt.empty((rows.count, self.a.width), table.dtype)
+        neighbours.add_table(self.rt, rows, table, sums, False)
+        out[...] = out + sums * scales if accumulate else sums * scales
 
-    def _add(self, rows: Any, table: Any, shares: Any, out: Any, accumulate: bool) -> None:
-        width = self.a.width
-        sums = self.rt.empty((rows.count, width), table.dtype)
-        place = Columns(sums, width, 0)
-        neighbours.add(self.rt, rows, Columns(table, width, 0), width, place, False)
-        out[...] = out + sums * shares if accumulate else sums * shares
-
-    def into(self, x: Any, weight: Any, y: Any, accumulate: bool) -> None:
+    def add(
+        self, x: DeviceArray, weight: DeviceArray | None, y: DeviceArray, accumulate: bool
+    ) -> None:
         a = self.a
-        rows = neighbours.into(a, nodes=a.in_nodes, weighted=a.in_edges, weight=weight)
+        rows = neighbours.incoming(a.graph, nodes=a.in_nodes, weighted=a.in_edges, weight=weight)
         self._add(rows, x * self.src, self.dst, y, accumulate)
 
-    def back(self, weight: Any, gx: Any, accumulate: bool) -> None:
+    def by_x(self, weight: DeviceArray | None, gx: DeviceArray, accumulate: bool) -> None:
         a = self.a
-        rows = neighbours.out_of(a, nodes=a.out_nodes, weighted=a.out_edges, weight=weight)
-        self._add(rows, a.gy * self.dst, self.src, gx, accumulate)
+        rows = neighbours.outgoing(a.graph, nodes=a.out_nodes, weighted=a.out_edges, weight=weight)
+        self._add(rows, required(a.gy) * self.dst, self.src, gx, accumulate)
 
-    def weights(self, x: Any, out: Any, accumulate: bool) -> None:
-        a = self.a
-        neighbours.dot(
-            self.rt, neighbours.of_edges(a, nodes=a.in_nodes), a.id_entries, neighbours.owners(a),
-            a.in_offsets, False, None, Columns(a.gy * self.dst, a.width, 0), x * self.src, a.width,
-            out, accumulate,
-        )  # fmt: skip
+    def by_weight(self, x: DeviceArray, out: DeviceArray, accumulate: bool) -> None:
+        a, gradient = self.a, Columns(required(self.a.gy) * self.dst, self.a.width)
+        neighbours.dot(self.rt, a.graph, False, gradient, x * self.src, a.width, out, accumulate)
 
 
-def forward(rt: Runtime, a: Any) -> None:
+def forward(rt: Runtime, a: DegreeNormalised) -> None:
+    _Sums(rt, a).add(a.x, a.weight, a.y, a.accumulate)
+
+
+def backward(rt: Runtime, a: DegreeNormalised) -> None:
     sums = _Sums(rt, a)
-    sums.into(a.x, sums.weight(), a.y, a.accumulate)
+    if a.gx is not None:
+        sums.by_x(a.weight, a.gx, a.accumulate)
+    if a.gweight is not None:
+        sums.by_weight(a.x, a.gweight, a.accumulate)
 
 
-def backward(rt: Runtime, a: Any) -> None:
-    sums = _Sums(rt, a)
-    if a.wanted & 1:
-        sums.back(sums.weight(), a.gx, a.accumulate)
-    if a.wanted & 2:
-        sums.weights(a.x, a.gweight, a.accumulate)
-
-
-def double_backward(rt: Runtime, a: Any) -> None:
+def double_backward(rt: Runtime, a: DegreeNormalised) -> None:
     sums, written = _Sums(rt, a), Written(a)
-    if a.given & 2 and a.wanted & 1:
-        sums.back(a.hweight, a.dx, written("dx"))
-    if a.given & 1 and a.wanted & 2:
-        sums.weights(a.hx, a.dweight, written("dweight"))
-    if a.given & 1 and a.wanted & 4:
-        sums.into(a.hx, sums.weight(), a.dgy, written("dgy"))
-    if a.given & 2 and a.wanted & 4:
-        sums.into(a.x, a.hweight, a.dgy, written("dgy"))
+    if a.hweight is not None and a.dx is not None:
+        sums.by_x(a.hweight, a.dx, written("dx"))
+    if a.hx is not None and a.dweight is not None:
+        sums.by_weight(a.hx, a.dweight, written("dweight"))
+    if a.hx is not None and a.dgy is not None:
+        sums.add(a.hx, a.weight, a.dgy, written("dgy"))
+    if a.hweight is not None and a.dgy is not None:
+        sums.add(a.x, a.hweight, a.dgy, written("dgy"))
     written.finish("dx", "dweight", "dgy")

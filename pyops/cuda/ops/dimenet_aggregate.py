@@ -6,99 +6,111 @@ gradients through T are matrix products.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from .._array import DeviceArray, plus, required, store
 from .._runtime import Runtime
-from .._terms import put
-from .._triplets import Triplets, plus
+from .._triplets import Triplets, Weights
 from .._written import Written
+
+if TYPE_CHECKING:
+    from .._declared import DimenetAggregate
 
 NAMES = "vectors", "radial", "embedding", "weights"
 
 
-def forward(rt: Runtime, a: Any) -> None:
-    self = Triplets(rt, a)
-    y = self.empty(a.num_entries, a.channels)
-    self.into(False, None, y, None)
-    self.to_edges(y, a.y, a.accumulate)
+def forward(rt: Runtime, a: DimenetAggregate) -> None:
+    triplets = Triplets(rt, a)
+    y = triplets.empty(a.num_entries, a.channels)
+    triplets.incoming_pairs(False, None, y)
+    triplets.sum_by_edge(y, a.y, a.accumulate)
 
 
-def _back_through_a(self: Triplets, prefix: str, wanted: int, second: bool, by_entry: Any) -> None:
+def _back_through_a(
+    triplets: Triplets, second: bool, by_entry: DeviceArray, gradial: DeviceArray | None,
+    gweights: DeviceArray | None,
+) -> None:  # fmt: skip
     """Propagate gradients by T, with a flag for edges in pairs, to R and to A."""
-    a, none = self.a, self.dtype.type(0)
-    table = self.empty(a.num_edges, by_entry.shape[2])
-    self.to_edges(by_entry, table, False)
+    a, xp, zero = triplets.a, triplets.xp, triplets.dtype.type(0)
+    table = triplets.empty(a.num_edges, by_entry.shape[2])
+    triplets.sum_by_edge(by_entry, table, False)
     met = table[:, -1:] > 0  # the others get 0, also where R or A is NaN
 
-    def part(number: int) -> Any:
+    def block(number: int) -> DeviceArray:
         size = a.num_spherical * a.middle
         columns = table[:, number * size : (number + 1) * size]
         return columns.reshape(-1, a.num_spherical, a.middle).transpose(1, 0, 2)
 
-    terms: list[tuple[Any, Any, Any]] = [(part(0), a.radial, self.weights)]
-    if second:
-        moves = self.tu is not None or self.tx is not None or self.tweights is not None
-        terms = terms if moves else []
-        if self.tt is not None:
-            terms.append((part(1), self.tr, self.tweights))
-    if wanted & 2:
-        total = plus(
-            *(self.multiply(g, w.a.transpose(0, 2, 1)) for g, _, w in terms if w is not None)
+    terms: list[tuple[DeviceArray, DeviceArray | None, Weights | None]] = []
+    if not second or any(t is not None for t in (triplets.tu, a.hembedding, a.hweights)):
+        terms.append((block(0), a.radial, triplets.weights))
+    if second and triplets.tt is not None:
+        terms.append((block(1), a.hradial, triplets.tweights))
+    if gradial is not None:
+        products = (
+            triplets.multiply(g, w.a.transpose(0, 2, 1)) for g, _, w in terms if w is not None
         )
-        if total is not None:
-            total = self.xp.where(met[..., None], total.transpose(1, 0, 2), none)
-        out = self.by_degree(getattr(a, prefix + "radial"))
-        put(out, [] if total is None else [total], a.accumulate)
-    if wanted & 8:
-        there = (
-            (g, self.by_degree(self.xp.where(met, r, none))) for g, r, _ in terms if r is not None
+        total = plus(*products)
+        out = triplets.by_degree(gradial)
+        met_by_degree = met[..., None]
+        store(
+            out,
+            [] if total is None else [xp.where(met_by_degree, total.transpose(1, 0, 2), zero)],
+            a.accumulate,
         )
-        total = plus(*(self.multiply(r.transpose(1, 2, 0), g) for g, r in there))
-        out = getattr(a, prefix + "weights")[: a.num_spherical * a.num_radial]
-        put(out, [total.reshape(out.shape)], a.accumulate)
+    if gweights is not None:
+        factors = (
+            (g, triplets.by_degree(xp.where(met, r, zero))) for g, r, _ in terms if r is not None
+        )
+        total = plus(*(triplets.multiply(r.transpose(1, 2, 0), g) for g, r in factors))
+        out = gweights[: a.num_spherical * a.num_radial]
+        store(out, [required(total).reshape(out.shape)], a.accumulate)
 
 
-def _pull(self: Triplets, prefix: str, wanted: int, second: bool, y: Any) -> None:
+def _gradients(triplets: Triplets, prefix: str, y: DeviceArray | None) -> None:
     """Compute the gradients of either order; and y of entries in the same pass if requested."""
-    a = self.a
-    ends: list[Any] = [None, None] if second else [None]
-    if wanted & 1:
-        ends = [self.empty(a.num_entries, self.parts, 3) for _ in ends]
-    if wanted & 1 or y is not None:
-        self.into(second, a.gy, y, *ends)
-    if not wanted & 15:
+    a, second = triplets.a, prefix == "d"
+    gvectors, gradial, gembedding, gweights = (a.array(prefix + name) for name in NAMES)
+    entries = a.num_entries
+    by_direction: list[DeviceArray] = []
+    if gvectors is not None:
+        by_direction = [triplets.empty(entries, triplets.parts, 3) for _ in range(1 + second)]
+    if by_direction or y is not None:
+        triplets.incoming_pairs(second, a.gy, y, *by_direction)
+    if all(out is None for out in (gvectors, gradial, gembedding, gweights)):
         return
     by_x = by_t = by_b = None
-    each = self.each if wanted & 8 else 1
-    if wanted & 4:
-        by_x = self.empty(a.num_entries, a.channels)
-    if wanted & 10:
-        width = (1 if self.tt is None else 2) * a.num_spherical * a.middle + 1
-        by_t = self.empty(a.num_entries, self.parts, width)
-    if wanted & 8:
-        by_b = self.empty(-(-a.num_entries // each), a.middle * a.channels)
-    self.back(second, each, by_x, by_t, by_b, *ends)
-    if wanted & 1:
-        self.by_vectors(ends, getattr(a, prefix + "vectors"), a.accumulate)
-    if wanted & 4:
-        self.to_edges(by_x, getattr(a, prefix + "embedding"), a.accumulate)
-    if wanted & 10:
-        _back_through_a(self, prefix, wanted, second, by_t)
-    if wanted & 8:
-        out = getattr(a, prefix + "weights")[a.num_spherical * a.num_radial :]
-        put(out, [self.sum_rows(by_b).reshape(a.middle, a.channels).T], a.accumulate)
+    each = 1 if gweights is None else triplets.each
+    if gembedding is not None:
+        by_x = triplets.empty(entries, a.channels)
+    if gradial is not None or gweights is not None:
+        width = (1 if triplets.tt is None else 2) * a.num_spherical * a.middle + 1
+        by_t = triplets.empty(entries, triplets.parts, width)
+    if gweights is not None:
+        by_b = triplets.empty(-(-entries // each), a.middle * a.channels)
+    triplets.outgoing_pairs(second, each, by_x, by_t, by_b, *by_direction)
+    if gvectors is not None:
+        triplets.by_vectors(by_direction, gvectors)
+    if gembedding is not None and by_x is not None:
+        triplets.sum_by_edge(by_x, gembedding, a.accumulate)
+    if by_t is not None:
+        _back_through_a(triplets, second, by_t, gradial, gweights)
+    if gweights is not None and by_b is not None:
+        out = gweights[a.num_spherical * a.num_radial :]
+        by_weights = triplets.sum_rows(by_b).reshape(a.middle, a.channels)
+        store(out, [by_weights.T], a.accumulate)
 
 
-def backward(rt: Runtime, a: Any) -> None:
-    _pull(Triplets(rt, a), "g", a.wanted, False, None)
+def backward(rt: Runtime, a: DimenetAggregate) -> None:
+    _gradients(Triplets(rt, a), "g", None)
 
 
-def double_backward(rt: Runtime, a: Any) -> None:
-    if not a.given:
+def double_backward(rt: Runtime, a: DimenetAggregate) -> None:
+    if all(a.array("h" + name) is None for name in NAMES):
         Written(a).finish(*("d" + name for name in NAMES), "dgy")
         return
-    self = Triplets(rt, a, a.given)
-    y = self.empty(a.num_entries, a.channels) if a.wanted & 16 else None
-    _pull(self, "d", a.wanted, True, y)
-    if y is not None:
-        self.to_edges(y, a.dgy, a.accumulate)
+    triplets = Triplets(rt, a)
+    y = None if a.dgy is None else triplets.empty(a.num_entries, a.channels)
+    _gradients(triplets, "d", y)
+    if a.dgy is not None and y is not None:
+        triplets.sum_by_edge(y, a.dgy, a.accumulate)

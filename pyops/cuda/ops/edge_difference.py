@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
+from .._array import DeviceArray, required
 from .._neighbours import Columns, Rows
 from .._runtime import Runtime
 from .._written import Written
 
+if TYPE_CHECKING:
+    from .._declared import EdgeDifference
 
-def _subtract(rt: Runtime, a: Any, x_src: Any, x_dst: Any, name: str, written: Written) -> None:
+
+def _subtract(
+    rt: Runtime, a: EdgeDifference, x_src: DeviceArray | None, x_dst: DeviceArray | None,
+    y: DeviceArray,
+) -> None:  # fmt: skip
     """Store the difference of two operands, of which one may be None, for each entry."""
-    y = Columns(getattr(a, name), a.width, 0)
+    written, out = Written(a), Columns(y, a.width)
     if x_src is not None:
         rows = Rows(0, a.num_entries, None, a.in_nodes)
-        neighbours.take(rt, rows, a.in_order, x_src, y, written(name))
+        neighbours.gather(rt, rows, a.in_order, x_src, out, written("y"))
     if x_dst is not None:
-        rows = Rows(0, a.num_entries, None, neighbours.owners(a))
-        neighbours.take(rt, rows, a.in_order, -x_dst, y, written(name))
-    written.clear(name)
+        rows = Rows(0, a.num_entries, None, neighbours.owners(a.graph))
+        neighbours.gather(rt, rows, a.in_order, -x_dst, out, written("y"))
+    written.clear("y", y)
 
 
-def forward(rt: Runtime, a: Any) -> None:
-    _subtract(rt, a, a.x_src, a.x_dst, "y", Written(a))
+def forward(rt: Runtime, a: EdgeDifference) -> None:
+    _subtract(rt, a, a.x_src, a.x_dst, a.y)
 
 
-def backward(rt: Runtime, a: Any) -> None:
-    gy = Columns(a.gy, a.width, 0)
-    if a.wanted & 1:
-        rows = neighbours.out_of(a, edges=a.in_order[a.out_entries - 1])
-        neighbours.add(rt, rows, gy, a.width, Columns(a.gx_src, a.width, 0), a.accumulate)
-    if a.wanted & 2:
-        sums = rt.empty((a.num_dst, a.width), a.gy.dtype)
-        rows = neighbours.into(a, edges=a.in_order)
-        neighbours.add(rt, rows, gy, a.width, Columns(sums, a.width, 0), False)
+def backward(rt: Runtime, a: EdgeDifference) -> None:
+    if a.gx_src is not None:
+        rows = neighbours.outgoing(a.graph, edges=a.in_order[a.out_entries - 1])
+        neighbours.add_table(rt, rows, required(a.gy), a.gx_src, a.accumulate)
+    if a.gx_dst is not None:
+        sums = rt.empty((a.num_dst, a.width), a.gx_dst.dtype)
+        rows = neighbours.incoming(a.graph, edges=a.in_order)
+        neighbours.add_table(rt, rows, required(a.gy), sums, False)
         a.gx_dst[...] = a.gx_dst - sums if a.accumulate else -sums
 
 
-def double_backward(rt: Runtime, a: Any) -> None:
-    written = Written(a)
-    if a.wanted & 4:
-        x_src, x_dst = (getattr(a, f"hx_{end}") for end in ("src", "dst"))
-        _subtract(rt, a, x_src if a.given & 1 else None, x_dst if a.given & 2 else None, "dgy",
-                  written)  # fmt: skip
-    written.finish("dx_src", "dx_dst")
+def double_backward(rt: Runtime, a: EdgeDifference) -> None:
+    if a.dgy is not None:
+        _subtract(rt, a, a.hx_src, a.hx_dst, a.dgy)
+    Written(a).finish("dx_src", "dx_dst")

@@ -2,43 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
-from .._neighbours import THREADS, Columns, Rows, blocks, lanes_of
+from .._array import DeviceArray, required
+from .._neighbours import THREADS, Rows, grid_of, lanes_of
 from .._runtime import Runtime
 from .._written import Written
+
+if TYPE_CHECKING:
+    from .._declared import EdgeToEdge
 
 BUT_IMAGE = 2
 
 
-def _pass_on(rt: Runtime, a: Any, rows: Rows, ends: Any, h: Any, y: Any, accumulate: bool) -> None:
+def _sum(
+    rt: Runtime, a: EdgeToEdge, rows: Rows, ends: DeviceArray, h: DeviceArray, y: DeviceArray,
+    accumulate: bool,
+) -> None:  # fmt: skip
     """Sum h over rows, and from these sums compute y of the edges that end there."""
-    width = a.width
-    into = rt.empty((rows.count, width), h.dtype)
-    neighbours.add(rt, rows, Columns(h, width, 0), width, Columns(into, width, 0), False)
-    lanes = lanes_of(width)
+    sums = rt.empty((rows.count, a.width), h.dtype)
+    neighbours.add_table(rt, rows, h, sums, False)
     args = (
         a.num_edges, a.id_offsets, a.id_entries, ends, rows.count, rows.offsets, rows.edges,
-        a.reverse if a.exclude == BUT_IMAGE else None, h, into, width, accumulate, y,
+        a.reverse if a.exclude == BUT_IMAGE else None, h, sums, a.width, accumulate, y,
     )  # fmt: skip
-    grid = blocks(a.num_edges, lanes), -(-width // 128) if lanes == 32 else 1
+    grid, lanes = grid_of(a.num_edges, a.width), lanes_of(a.width)
     rt.launch("neighbours", "pass_on", h.dtype, grid, THREADS, args, LANES=lanes)
 
 
-def forward(rt: Runtime, a: Any) -> None:
-    _pass_on(rt, a, neighbours.into(a, edges=a.in_edges), a.in_nodes, a.h, a.y, a.accumulate)
+def _incoming(rt: Runtime, a: EdgeToEdge, h: DeviceArray, y: DeviceArray, accumulate: bool) -> None:
+    rows = neighbours.incoming(a.graph, edges=a.in_edges)
+    _sum(rt, a, rows, a.in_nodes, h, y, accumulate)
 
 
-def backward(rt: Runtime, a: Any) -> None:
-    if a.wanted:
-        rows = neighbours.out_of(a, edges=a.out_edges)
-        _pass_on(rt, a, rows, neighbours.owners(a), a.gy, a.gh, a.accumulate)
+def forward(rt: Runtime, a: EdgeToEdge) -> None:
+    _incoming(rt, a, a.h, a.y, a.accumulate)
 
 
-def double_backward(rt: Runtime, a: Any) -> None:
+def backward(rt: Runtime, a: EdgeToEdge) -> None:
+    if a.gh is not None:
+        rows, ends = neighbours.outgoing(a.graph, edges=a.out_edges), neighbours.owners(a.graph)
+        _sum(rt, a, rows, ends, required(a.gy), a.gh, a.accumulate)
+
+
+def double_backward(rt: Runtime, a: EdgeToEdge) -> None:
     written = Written(a)
-    if a.given and a.wanted & 2:
-        rows = neighbours.into(a, edges=a.in_edges)
-        _pass_on(rt, a, rows, a.in_nodes, a.hh, a.dgy, written("dgy"))
+    if a.hh is not None and a.dgy is not None:
+        _incoming(rt, a, a.hh, a.dgy, written("dgy"))
     written.finish("dh", "dgy")

@@ -2,71 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
+from .._array import DeviceArray
 from .._neighbours import Columns, Rows
 from .._runtime import Runtime
 from .._written import Written
+
+if TYPE_CHECKING:
+    from .._declared import EdgeUpdate
 
 CONCAT = 1
 ENDS = "x_src", "x_dst", "edge"
 
 
-def _firsts(a: Any) -> dict[str, int]:
-    """Return the first column of each part, in the order edge, source, destination."""
+def _parts(a: EdgeUpdate) -> dict[str, slice]:
+    """Return the columns of each part, in the order edge, source, destination."""
     if a.mode != CONCAT:
-        return dict.fromkeys(ENDS, 0)
-    return {"edge": 0, "x_src": a.edge_width, "x_dst": a.edge_width + a.src_width}
+        return dict.fromkeys(ENDS, slice(0, a.out_width))
+    edge, src = a.edge_width, a.edge_width + a.src_width
+    stop = src + a.dst_width
+    return {"x_src": slice(edge, src), "x_dst": slice(src, stop), "edge": slice(0, edge)}
 
 
-def _width(a: Any, name: str) -> int:
-    return int(a.edge_width if name == "edge" else getattr(a, f"{name[2:]}_width"))
-
-
-def _lay(rt: Runtime, a: Any, prefix: str, held: int, y: Any, written: Written) -> None:
-    """Store every entry's features, or their tangents, for the parts in the bit mask `held`."""
-    firsts = _firsts(a)
-    for bit, name in enumerate(ENDS):
-        width = _width(a, name)
-        part = "y" if a.mode != CONCAT else f"y {name}"
-        if held >> bit & 1:
-            rows = {
-                "x_src": Rows(0, a.num_entries, None, a.in_nodes),
-                "x_dst": Rows(0, a.num_entries, None, neighbours.owners(a)),
-                "edge": Rows(0, a.num_entries, None, None, a.in_edges),
-            }[name]
-            place = Columns(y, a.out_width, firsts[name])
-            table = getattr(a, prefix + name)
-            neighbours.take(rt, rows, a.in_order, table, place, written(part))
-        elif width and a.mode == CONCAT:
-            written.clear(part, y[:, firsts[name] : firsts[name] + width])
+def _store(
+    rt: Runtime, a: EdgeUpdate, tables: Mapping[str, DeviceArray | None], y: DeviceArray
+) -> None:
+    """Store every entry's features, or their tangents."""
+    parts, written = _parts(a), Written(a)
+    rows = {
+        "x_src": Rows(0, a.num_entries, None, a.in_nodes),
+        "x_dst": Rows(0, a.num_entries, None, neighbours.owners(a.graph)),
+        "edge": Rows(0, a.num_entries, None, None, a.in_edges),
+    }
+    for name, table in tables.items():
+        part = "y" if a.mode != CONCAT else name
+        if table is not None:
+            out = Columns(y, a.out_width, parts[name].start)
+            neighbours.gather(rt, rows[name], a.in_order, table, out, written(part))
+        elif a.mode == CONCAT:
+            written.clear(part, y[:, parts[name]])
     if a.mode != CONCAT:
         written.clear("y", y)
 
 
-def forward(rt: Runtime, a: Any) -> None:
-    _lay(rt, a, "", a.present, a.y, Written(a))
+def forward(rt: Runtime, a: EdgeUpdate) -> None:
+    _store(rt, a, {"x_src": a.x_src, "x_dst": a.x_dst, "edge": a.edge}, a.y)
 
 
-def backward(rt: Runtime, a: Any) -> None:
-    firsts, order = _firsts(a), a.in_order
-    for bit, name in enumerate(ENDS):
-        if not a.wanted >> bit & 1:
+def backward(rt: Runtime, a: EdgeUpdate) -> None:
+    order = a.in_order
+    for name, columns in _parts(a).items():
+        out = a.array(f"g{name}")
+        if out is None:
             continue
-        width = _width(a, name)
         if name == "x_src":
-            rows = neighbours.out_of(a, edges=order[a.out_entries - 1])
+            rows = neighbours.outgoing(a.graph, edges=order[a.out_entries - 1])
         elif name == "x_dst":
-            rows = neighbours.into(a, edges=order)
+            rows = neighbours.incoming(a.graph, edges=order)
         else:
-            rows = neighbours.of_edges(a, edges=order[a.id_entries[: a.num_entries] - 1])
-        table, place = Columns(a.gy, a.out_width, firsts[name]), getattr(a, f"g{name}")
-        neighbours.add(rt, rows, table, width, Columns(place, width, 0), a.accumulate)
+            positions = order[a.id_entries[: a.num_entries] - 1]
+            rows = neighbours.of_edges(a.graph, edges=positions)
+        width, table = out.shape[1], Columns(a.gy, a.out_width, columns.start)
+        neighbours.add(rt, rows, table, width, Columns(out, width), a.accumulate)
 
 
-def double_backward(rt: Runtime, a: Any) -> None:
-    written = Written(a)
-    written.finish(*(f"d{name}" for name in ENDS))
-    if a.wanted & 8:
-        _lay(rt, a, "h", a.given, a.dgy, written)
+def double_backward(rt: Runtime, a: EdgeUpdate) -> None:
+    Written(a).finish(*(f"d{name}" for name in ENDS))
+    if a.dgy is not None:
+        _store(rt, a, {"x_src": a.hx_src, "x_dst": a.hx_dst, "edge": a.hedge}, a.dgy)

@@ -1,58 +1,65 @@
-from types import SimpleNamespace
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..._call.broadcast import make_layout, packed, spread
 from ..._call.elementwise import ARRAYS
 from ..._functions import CODES
+from .._array import DeviceArray, store
 from .._runtime import Runtime
-from .._terms import put
 from . import elementwise
 
-RESULTS = {"forward": 1, "backward": 2, "double_backward": 3}
+if TYPE_CHECKING:
+    from .._declared import ElemScale
 
 
-def forward(rt: Runtime, a: SimpleNamespace) -> None:
-    _run(rt, a, "forward")
+def forward(rt: Runtime, a: ElemScale) -> None:
+    if not _is_empty(a, [a.y]):
+        elementwise.forward(rt, _product(a, "forward", 1))
 
 
-def backward(rt: Runtime, a: SimpleNamespace) -> None:
-    _run(rt, a, "backward")
+def backward(rt: Runtime, a: ElemScale) -> None:
+    if not _is_empty(a, [a.gx, a.gscale]):
+        elementwise.backward(rt, _product(a, "backward", 2))
 
 
-def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
-    _run(rt, a, "double_backward")
+def double_backward(rt: Runtime, a: ElemScale) -> None:
+    if not _is_empty(a, [a.dx, a.dscale, a.dgy]):
+        elementwise.double_backward(rt, _product(a, "double_backward", 3))
 
 
-def _run(rt: Runtime, a: SimpleNamespace, phase: str) -> None:
-    product = _product(a, phase, RESULTS[phase])
-    if a.num_samples:
-        getattr(elementwise, phase)(rt, product)
-        return
-    for name in ARRAYS[phase][-RESULTS[phase] :]:
-        if getattr(product, name) is not None:
-            put(getattr(product, name), [], a.accumulate)
+def _is_empty(a: ElemScale, results: Sequence[DeviceArray | None]) -> bool:
+    """Return whether there are no samples; the results are then 0."""
+    if a.num_samples == 0:
+        for result in results:
+            if result is not None:
+                store(result, [], a.accumulate)
+    return a.num_samples == 0
 
 
-def _product(a: SimpleNamespace, phase: str, results: int) -> SimpleNamespace:
+def _product(a: ElemScale, phase: str, results: int) -> elementwise.Elementwise:
     """Return the call as one of `multiply`."""
     names = {name: name.replace("x1", "x").replace("x2", "scale") for name in ARRAYS[phase]}
-    held: dict[str, Any] = {name: getattr(a, own) for name, own in names.items()}
+    arrays = {name: a.array(own) for name, own in names.items()}
     space = a.num_samples, a.width
     strides = tuple(
         None if array is None else spread(space, array.shape, packed(array.shape))
-        for array in held.values()
+        for array in arrays.values()
     )
-    there = [array is not None for array in held.values()]
-    return SimpleNamespace(
-        **held,
-        layout=make_layout(space, strides, results).table.T,
-        code=CODES["multiply"],
-        operation=1,
-        constant=0.0,
-        divisor=1.0,
-        present=sum(bit << i for i, bit in enumerate(there[:-results])),
-        wanted=sum(bit << i for i, bit in enumerate(there[-results:])),
-        given=sum(bit << i for i, bit in enumerate(there[3:5])),
-        accumulate=a.accumulate,
-        table=a.table,
+    bits = [array is not None for array in arrays.values()]
+    return elementwise.Elementwise(
+        {
+            **arrays,
+            "layout": make_layout(space, strides, results).table.T,
+            "code": CODES["multiply"],
+            "operation": 1,
+            "constant": 0.0,
+            "divisor": 1.0,
+            "present": sum(bit << i for i, bit in enumerate(bits[:-results])),
+            "wanted": sum(bit << i for i, bit in enumerate(bits[-results:])),
+            "given": sum(bit << i for i, bit in enumerate(bits[3:5])),
+            "accumulate": a.accumulate,
+            "table": a.table,
+        }
     )

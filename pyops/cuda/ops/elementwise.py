@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import math
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ..._call.broadcast import Strides, make_layout, packed, spread
 from ..._functions import CODES, FORMS, FUNCTIONS
+from .._arguments import Arguments, Table
+from .._array import DeviceArray
 from .._runtime import Runtime
 
 OPERANDS = "x1", "x2", "gy", "hx1", "hx2"
@@ -19,105 +22,141 @@ ENOUGH = 1024
 """Blocks that fill any device."""
 
 
-def forward(rt: Runtime, a: SimpleNamespace) -> None:
-    _walk(rt, a, OPERANDS[:2], ["y"], [1])
+class Elementwise(Arguments):
+    """Arguments of a function of the table, beside operands and results."""
+
+    code: int
+    operation: int
+    constant: float
+    divisor: float
+    present: int
+    wanted: int
+    given: int
+    layout: npt.NDArray[np.int64]
 
 
-def backward(rt: Runtime, a: SimpleNamespace) -> None:
-    _walk(rt, a, OPERANDS[:3], ["gx1", "gx2"], [2, 3])
+class Extreme(Arguments):
+    """Arguments of the derivatives of an extreme."""
+
+    operation: int
+    keep: tuple[int, ...]
+    x: DeviceArray
+    gy: DeviceArray | None
+    hx: DeviceArray | None
+    gx: DeviceArray | None
+    dx: DeviceArray | None
+    dgy: DeviceArray | None
 
 
-def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
+class Pass(NamedTuple):
+    """A function, and how its values become a result."""
+
+    code: int
+    operation: int
+    constant: float
+    divisor: float
+    accumulate: bool
+    table: Table
+
+
+def forward(rt: Runtime, a: Elementwise) -> None:
+    _evaluate(rt, a, OPERANDS[:2], ["y"], [1])
+
+
+def backward(rt: Runtime, a: Elementwise) -> None:
+    _evaluate(rt, a, OPERANDS[:3], ["gx1", "gx2"], [2, 3])
+
+
+def double_backward(rt: Runtime, a: Elementwise) -> None:
     forms = [6 + a.given, 9 + a.given, 3 + a.given] if a.given else [0, 0, 0]
-    _walk(rt, a, OPERANDS, ["dx1", "dx2", "dgy"], forms)
+    _evaluate(rt, a, OPERANDS, ["dx1", "dx2", "dgy"], forms)
 
 
-def extreme_backward(rt: Runtime, a: SimpleNamespace) -> None:
+def extreme_backward(rt: Runtime, a: Extreme) -> None:
     """Share the gradient equally among the elements that attain the extreme."""
     if a.gx is None:
         return
     if a.gy is None:
         a.gx[...] = a.gx if a.accumulate else 0
         return
-    winners = _Winners(rt, a)
-    shares = a.gy.reshape(-1) / winners.number
-    winners.select(winners.x, winners.y, shares, a.gx, a.accumulate)
+    extremes = _Extremes(rt, a)
+    shares = a.gy.reshape(-1) / extremes.count
+    extremes.select(extremes.x, extremes.y, shares, a.gx, a.accumulate)
 
 
-def extreme_double_backward(rt: Runtime, a: SimpleNamespace) -> None:
+def extreme_double_backward(rt: Runtime, a: Extreme) -> None:
     if a.dx is not None and not a.accumulate:
         a.dx[...] = 0
     if a.dgy is None:
         return
-    mean: Any = 0
+    mean: DeviceArray | int = 0
     if a.hx is not None:
-        winners = _Winners(rt, a)
-        mean = (winners.add(a.hx, winners.x) / winners.number).reshape(a.dgy.shape)
+        extremes = _Extremes(rt, a)
+        mean = (extremes.sum(a.hx, extremes.x) / extremes.count).reshape(a.dgy.shape)
     a.dgy[...] = a.dgy + mean if a.accumulate else mean
 
 
-class _Winners:
+class _Extremes:
     """Extreme of each row, and the number of elements that attain it."""
 
-    def __init__(self, rt: Runtime, a: SimpleNamespace) -> None:
+    def __init__(self, rt: Runtime, a: Extreme) -> None:
         self.rt, self.a = rt, a
         shape = a.x.shape
         self.x, self.y = packed(shape), spread(shape, a.keep, packed(a.keep))
-        self.extreme = self._empty()
-        arguments = [a.x, None, None, None, None]
-        way = self._way(self.y, self.y)
-        _result(rt, self._call("positive", a.operation, False), way, arguments, self.extreme, 1)
-        self.number = self.add(a.table(np.ones(1, a.x.dtype)), (0,) * len(shape))
+        self.values = self._empty()
+        axes, operands = self._axes(self.y, self.y), [a.x, None, None, None, None]
+        _compute(rt, self._pass("positive", a.operation), axes, operands, self.values, 1)
+        self.count = self.sum(a.table(np.ones(1, a.x.dtype)), (0,) * len(shape))
 
-    def _empty(self) -> Any:
+    def _empty(self) -> DeviceArray:
         return self.rt.empty(math.prod(self.a.keep), self.a.x.dtype)
 
-    def _way(self, gradient: Strides, result: Strides) -> Way:
+    def _axes(self, gradient: Strides, result: Strides) -> Axes:
         table = make_layout(self.a.x.shape, (self.x, self.y, gradient, result), 1).table.T
-        return _way(table.tobytes(), table.shape, 3, 0)
+        return _axes(table.tobytes(), table.shape, 3, 0)
 
-    def _call(self, function: str, operation: int, accumulate: bool) -> SimpleNamespace:
-        return SimpleNamespace(
-            table=self.a.table, code=CODES[function], constant=0.0, divisor=1.0,
-            operation=operation, accumulate=accumulate,
-        )  # fmt: skip
+    def _pass(self, function: str, operation: int, accumulate: bool = False) -> Pass:
+        return Pass(CODES[function], operation, 0.0, 1.0, accumulate, self.a.table)
 
     def select(
-        self, result: Strides, gradient: Strides, values: Any, out: Any, accumulate: bool = False
-    ) -> None:
+        self, result: Strides, gradient: Strides, values: DeviceArray, out: DeviceArray,
+        accumulate: bool = False,
+    ) -> None:  # fmt: skip
         """Sum `values` along `result`, over the elements that attain the extreme."""
-        given = [self.a.x, self.extreme, values, None, None]
-        call = self._call("select", 1, accumulate)
-        _result(self.rt, call, self._way(gradient, result), given, out, 2)
+        operands = [self.a.x, self.values, values, None, None]
+        axes = self._axes(gradient, result)
+        _compute(self.rt, self._pass("select", 1, accumulate), axes, operands, out, 2)
 
-    def add(self, values: Any, strides: Strides) -> Any:
+    def sum(self, values: DeviceArray, strides: Strides) -> DeviceArray:
         """Return the row sums of `values` over the elements that attain the extreme."""
         sums = self._empty()
         self.select(self.y, strides, values, sums)
         return sums
 
 
-def _walk(
-    rt: Runtime, a: SimpleNamespace, operands: tuple[str, ...], results: list[str], forms: list[int]
+def _evaluate(
+    rt: Runtime, a: Elementwise, operands: Sequence[str], results: list[str], forms: list[int]
 ) -> None:
     """Compute all requested results, each in a pass of its own."""
     table = np.ascontiguousarray(a.layout)
-    read = [getattr(a, name) if a.present >> i & 1 else None for i, name in enumerate(operands)]
+    read = [a.array(name) if a.present >> i & 1 else None for i, name in enumerate(operands)]
     read += [None] * (len(OPERANDS) - len(operands))
+    function = Pass(a.code, a.operation, a.constant, a.divisor, a.accumulate, a.table)
     for bit, (name, form) in enumerate(zip(results, forms, strict=True)):
-        if not a.wanted >> bit & 1:
+        out = a.array(name) if a.wanted >> bit & 1 else None
+        if out is None:
             continue
         needed = _needed(a.code, form)
         some = [x if letter in needed else None for letter, x in zip("xyghk", read, strict=True)]
-        way = _way(table.tobytes(), table.shape, len(operands), bit)
-        _result(rt, a, way, some, getattr(a, name), form)
+        axes = _axes(table.tobytes(), table.shape, len(operands), bit)
+        _compute(rt, function, axes, some, out, form)
 
 
-class Way(NamedTuple):
+class Axes(NamedTuple):
     """Axes of the iteration space for one result: kept axes, and axes that it is summed along."""
 
-    kept: Any
-    gone: Any
+    kept: npt.NDArray[np.int64]
+    reduced: npt.NDArray[np.int64]
     elements: int
     terms: int
     across: int
@@ -126,18 +165,18 @@ class Way(NamedTuple):
 
 
 @functools.lru_cache(maxsize=10_000)
-def _way(data: bytes, shape: tuple[int, int], operands: int, bit: int) -> Way:
+def _axes(data: bytes, shape: tuple[int, ...], operands: int, bit: int) -> Axes:
     table = np.frombuffer(data, np.int64).reshape(shape)
     axes = np.zeros((len(table), 2 + len(OPERANDS)), np.int64)
     axes[:, : 1 + operands] = table[:, : 1 + operands]
     axes[:, -1] = table[:, 1 + operands + bit]
-    goes = (axes[:, -1] == 0) & (axes[:, 0] > 1)
-    kept, gone = axes[~goes], axes[goes]
-    elements, terms = (math.prod(some[:, 0].tolist()) for some in (kept, gone))
-    across = 32 if len(gone) and not goes[-1] and kept[-1, 0] > 1 else 1
+    summed = (axes[:, -1] == 0) & (axes[:, 0] > 1)
+    kept, reduced = axes[~summed], axes[summed]
+    elements, terms = (math.prod(some[:, 0].tolist()) for some in (kept, reduced))
+    across = 32 if len(reduced) and not summed[-1] and kept[-1, 0] > 1 else 1
     columns = -(-elements // across)
     parts = max(1, min(-(-terms * across // (16 * THREADS)), -(-ENOUGH // max(1, columns))))
-    return Way(kept, gone, elements, terms, across, parts)
+    return Axes(kept, reduced, elements, terms, across, parts)
 
 
 @functools.cache
@@ -147,33 +186,24 @@ def _needed(code: int, form: int) -> frozenset[str]:
     return frozenset(function.variables(FORMS[form - 1](function)) if form else ())
 
 
-def _result(
-    rt: Runtime, a: SimpleNamespace, way: Way, read: list[Any], out: Any, form: int
-) -> None:
-    kept = a.table(way.kept)
-    number = float(a.constant)
-    if not len(way.gone):
-        held = [kept, *read, out, len(way.kept), way.elements, form, number, a.accumulate]
-        grid = -(-way.elements // (4 * THREADS))
-        rt.launch("elementwise", "map", out.dtype, grid, THREADS, held, CODE=a.code)
+def _compute(
+    rt: Runtime, function: Pass, axes: Axes, operands: Sequence[DeviceArray | None],
+    out: DeviceArray, form: int,
+) -> None:  # fmt: skip
+    """Compute one result."""
+    code, operation, constant, divisor, accumulate, table = function
+    kept, number = table(axes.kept), float(constant)
+    rank, elements = len(axes.kept), axes.elements
+    if not len(axes.reduced):
+        args = kept, *operands, out, rank, elements, form, number, accumulate
+        grid = -(-elements // (4 * THREADS))
+        rt.launch("elementwise", "map", out.dtype, grid, THREADS, args, CODE=code)
         return
-    found = rt.empty((way.parts, way.elements), np.float64)
-    each = -(-way.terms // way.parts)
-    sizes = len(way.kept), len(way.gone), way.elements, way.terms, each, form, number, a.operation
-    held = [kept, a.table(way.gone), *read, found, *sizes]
-    columns, down = -(-way.elements // way.across), THREADS // way.across
-    rt.launch(
-        "elementwise",
-        "reduce",
-        out.dtype,
-        (columns, way.parts),
-        (way.across, down),
-        held,
-        CODE=a.code,
-    )
-    divisor = a.table(np.array([a.divisor], np.float64))
-    held = [kept, found, out, len(way.kept), way.elements, way.parts, a.operation, divisor]
-    held.append(a.accumulate)
-    rt.launch(
-        "elementwise", "settle", out.dtype, -(-way.elements // THREADS), THREADS, held, CODE=a.code
-    )
+    partial = rt.empty((axes.parts, elements), "float64")
+    sizes = rank, len(axes.reduced), elements, axes.terms, -(-axes.terms // axes.parts)
+    args = kept, table(axes.reduced), *operands, partial, *sizes, form, number, operation
+    columns, block = -(-elements // axes.across), (axes.across, THREADS // axes.across)
+    rt.launch("elementwise", "reduce", out.dtype, (columns, axes.parts), block, args, CODE=code)
+    divisors = table(np.array([divisor], np.float64))
+    args = kept, partial, out, rank, elements, axes.parts, operation, divisors, accumulate
+    rt.launch("elementwise", "settle", out.dtype, -(-elements // THREADS), THREADS, args, CODE=code)

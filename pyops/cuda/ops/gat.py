@@ -6,33 +6,46 @@ once more, by their sources. The weights, [entries, heads], are kept for the dur
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
-from .._heads import ALPHA, BACK, MEANS, SUMS, WARP, WEIGHTS, Attention
+from .._array import DeviceArray, Value
+from .._heads import ALPHA, BACK, MEANS, SUMS, WARP, WEIGHTS, Attention, Intermediates
 from .._neighbours import THREADS, blocks
 from .._runtime import Runtime
 from .._written import Written
 
-SIDES = (("x_src", 0), ("x_dst", 1), ("edge_features", 3))
+if TYPE_CHECKING:
+    from .._declared import Gat
+
+SIDES = "x_src", "x_dst", "edge_features"
+BY_SCORES = *SIDES, "attention"
+"""Inputs that the scores depend on."""
 NOTHING = 0, 0, None, None, None
 
 
-class _Gat(Attention):
+class _NodeAttention(Attention):
     """Shared state of the phases: sizes, scores, softmax."""
 
-    def __init__(self, rt: Runtime, a: Any, weigh: bool = False) -> None:
-        super().__init__(rt, a, a.attention.dtype)
-        self.weights = self.numbers_of(a.num_entries) if weigh else None
-        self.numbers = [self.numbers_of(rows) for rows, _ in self.sides()]
-        self.project(a.attention, "", False, self.numbers)
-        self.scores = (
-            a.heads, a.activation, float(a.negative_slope), *self.edges_or_none(self.numbers),
-            self.mask,
-        )  # fmt: skip
-        self.soften(self.weights)
+    a: Gat
 
-    def blocks_of(self, attention: Any) -> tuple[Any, Any, Any]:
+    def __init__(self, rt: Runtime, a: Gat) -> None:
+        super().__init__(rt, a, a.attention.dtype)
+        by_side = [self.by_row(rows) for rows, _ in self.sides()]
+        self.project(a.attention, "", False, by_side)
+        self.scores = (
+            a.heads, a.activation, float(a.negative_slope), *self.with_edges(by_side), a.mask
+        )  # fmt: skip
+
+    def weights(self) -> DeviceArray:
+        """Compute the softmax and return the mask times alpha."""
+        weights = self.by_entry()
+        self.softmax(weights)
+        return weights
+
+    def blocks_of(self, attention: DeviceArray) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
         """Return a_src, a_dst, a_edge."""
         flat, size = attention.reshape(-1), self.heads * self.width
         return flat[:size], flat[size : 2 * size], flat[2 * size :]
@@ -43,188 +56,189 @@ class _Gat(Attention):
         edges = a.num_edges if self.has_edges else 0
         return [(a.num_src, a.width), (a.num_dst, a.width), (edges, a.edge_width)]
 
-    def edges_or_none(self, numbers: list[Any]) -> list[Any]:
-        return [*numbers[:2], numbers[2] if self.has_edges else None]
+    def with_edges(self, by_side: list[DeviceArray]) -> list[DeviceArray | None]:
+        return [*by_side[:2], by_side[2] if self.has_edges else None]
 
-    def project(self, attention: Any, prefix: str, accumulate: bool, into: list[Any]) -> None:
-        """Compute the products of the features, or of given tangents, with an attention block."""
-        args, units = [], 0
-        for (name, bit), (rows, width), weights, out in zip(
-            SIDES, self.sides(), self.blocks_of(attention), into, strict=True
+    def project(
+        self, attention: DeviceArray, prefix: str, accumulate: bool, out: list[DeviceArray]
+    ) -> None:
+        """Compute the products of the features, or of their tangents, with an attention block."""
+        args: list[Value] = []
+        units = 0
+        for name, (rows, width), weights, scores in zip(
+            SIDES, self.sides(), self.blocks_of(attention), out, strict=True
         ):
-            if rows and (not prefix or self.a.given >> bit & 1):
-                args += [rows, width, getattr(self.a, prefix + name), weights, out]
+            features = self.a.array(prefix + name)
+            if rows and features is not None:
+                args += [rows, width, features, weights, scores]
                 units += rows * self.heads
             else:
                 args += NOTHING
         self.run("project", blocks(units, 8), self.heads, 7 * accumulate, *args)
 
+    def to_features(
+        self, attention: DeviceArray, prefix: str, by_sides: Sequence[DeviceArray | None],
+        written: Written,
+    ) -> None:  # fmt: skip
+        """Add gradients by the scores of each side, times an attention block, to the features."""
+        args: list[Value] = []
+        units = adds = 0
+        for side, (name, (rows, width), weights, by_scores) in enumerate(
+            zip(SIDES, self.sides(), self.blocks_of(attention), by_sides, strict=True)
+        ):
+            gradient = self.a.array(prefix + name)
+            if rows and gradient is not None:
+                args += [rows, width, gradient, weights, by_scores]
+                adds += written(prefix + name) << side
+                units += rows * self.heads
+            else:
+                args += NOTHING
+        self.run("spread", blocks(units, 8), self.heads, adds, *args)
 
-def forward(rt: Runtime, a: Any) -> None:
-    self = _Gat(rt, a, weigh=True)
-    along = [(self.weights, self.own(a.x_src))]
+    def to_block(
+        self, prefix: str, by_sides: Sequence[DeviceArray | None], out: DeviceArray,
+        accumulate: bool,
+    ) -> None:  # fmt: skip
+        """out (+)= the gradients by the attention block: scores times features or tangents."""
+        a = self.a
+        each = max(64, -(-max(a.num_src, a.num_dst) // 128))
+        args: list[Value] = []
+        counts, sizes = [], []
+        for name, (rows, width), by_scores in zip(SIDES, self.sides(), by_sides, strict=True):
+            features, used = a.array(prefix + name), bool(rows and width)
+            used = used and features is not None
+            args += [rows, width, features, None, by_scores] if used else NOTHING
+            counts.append(-(-rows // each) if used else 0)
+            sizes.append(self.heads * width)
+        pairs = list(zip(counts, sizes, strict=True))
+        partial = self.rt.empty(sum(count * size for count, size in pairs), "float64")
+        grid = sum(counts), -(-self.heads * max(a.width, a.edge_width) // WARP)
+        self.run("sum_blocks", grid, self.heads, each, *args, partial, shared=8 * THREADS)
+        joined = [number for pair in pairs for number in pair]
+        args = [*joined, partial, accumulate, out]
+        self.run("join_blocks", blocks(sum(sizes), WARP), *args)
 
-    def gather(accumulate: bool, out: Any) -> None:
-        self.weigh(self.into, None, along, out, accumulate)
-
-    self.through_average(gather, a.accumulate, a.y)
-
-
-def attention(rt: Runtime, a: Any) -> None:
-    self = _Gat(rt, a)
-    self.alone(ALPHA, self.owners(), first=a.alpha)
-
-
-def _to_inputs(
-    self: _Gat, prefix: str, attention: Any, values: str, by_sides: list[Any], wanted: int,
-    block: bool, written: Written,
-) -> None:  # fmt: skip
-    """Propagate gradients by the node and edge scores to features and to the attention block."""
-    a, units, adds = self.a, 0, 0
-    args: list[Any] = []
-    weights = self.blocks_of(attention)
-    for side, ((name, bit), (rows, width), some, by) in enumerate(
-        zip(SIDES, self.sides(), weights, by_sides, strict=True)
-    ):
-        if rows and wanted >> bit & 1:
-            args += [rows, width, getattr(a, prefix + name), some, by]
-            adds += written(prefix + name) << side
-            units += rows * self.heads
-        else:
-            args += NOTHING
-    self.run("spread", blocks(units, 8), self.heads, adds, *args)
-    if not block:
-        return
-    given = getattr(a, "given", 0)
-    each = max(64, -(-max(a.num_src, a.num_dst) // 128))
-    rows_each, joined, total = [], [], 0
-    for (name, bit), (rows, width), by in zip(SIDES, self.sides(), by_sides, strict=True):
-        count, size = 0, self.heads * width
-        if rows and width and (not values or given >> bit & 1):
-            count = -(-rows // each)
-            rows_each += [rows, width, getattr(a, values + name), None, by]
-        else:
-            rows_each += NOTHING
-        joined += [count, size]
-        total += count
-    partial = self.rt.empty(
-        sum(n * size for n, size in zip(joined[::2], joined[1::2], strict=True)), "float64"
-    )
-    columns = -(-self.heads * max(a.width, a.edge_width) // WARP)
-    self.run(
-        "sum_blocks", (total, columns), self.heads, each, *rows_each, partial, shared=8 * THREADS
-    )
-    add, out = written(prefix + "attention"), getattr(a, prefix + "attention")
-    self.run("join_blocks", blocks(sum(joined[1::2]), WARP), *joined, partial, add, out)
+    def wants(self, prefix: str, names: Sequence[str] = BY_SCORES) -> bool:
+        """Return whether a gradient by one of these inputs is requested."""
+        return any(self.a.array(prefix + name) is not None for name in names)
 
 
-def backward(rt: Runtime, a: Any) -> None:
-    self, written, wanted = _Gat(rt, a, weigh=True), Written(a), a.wanted
-    out = neighbours.out_of(a, nodes=a.out_nodes)
-    places, dots = a.graph._index("out_entries"), self.numbers_of(a.num_entries)
-    gx = a.gx_src if wanted & 1 else None
-    adds = written("gx_src")
-    if self.parts == 1:
-        self.gather(
-            "attend_back", out, 1, places, self.heads, self.weights,
-            *self.gradients().arguments, a.x_src, dots, self.partial(out), adds, gx,
+def forward(rt: Runtime, a: Gat) -> None:
+    gat = _NodeAttention(rt, a)
+    gat.sum_sources([(gat.weights(), gat.by_head(a.x_src))], a.y)
+
+
+def attention(rt: Runtime, a: Gat) -> None:
+    gat = _NodeAttention(rt, a)
+    gat.softmax()
+    gat.entry_step(ALPHA, first=a.alpha)
+
+
+def backward(rt: Runtime, a: Gat) -> None:
+    gat, written = _NodeAttention(rt, a), Written(a)
+    weights, dots = gat.weights(), gat.by_entry()
+    rows = neighbours.outgoing(a.graph, nodes=a.out_nodes)
+    positions, accumulate = a.graph._index("out_entries"), written("gx_src")
+    if gat.parts == 1:
+        gat.gather(
+            "attend_back", rows, 1, positions, gat.heads, weights, *gat.gradients().arguments,
+            a.x_src, dots, gat.partial(rows), accumulate, a.gx_src,
         )  # fmt: skip
     else:
         sources = a.graph._index("out_rows")
-        self.multiply(sources, a.out_nodes, self.gradients(), self.own(a.x_src), dots)
-        if gx is not None:
-            back = [(self.weights, self.gradients())]
-            self.weigh(out, places, back, gx, adds)
-    masked = self.numbers_of(a.num_entries) if wanted & 16 else None
-    by_sides = _by_sides(self, dots, masked, bool(wanted & 15))
-    if wanted & 16:
-        self.sum(self.by_edges(), masked, a.gmask, a.accumulate)
-    if wanted & 15:
-        _to_inputs(self, "g", a.attention, "", by_sides, wanted, bool(wanted & 4), written)
+        gat.dot(sources, a.out_nodes, gat.gradients(), gat.by_head(a.x_src), dots)
+        if a.gx_src is not None:
+            terms = [(weights, gat.gradients())]
+            gat.weighted_sums(rows, positions, terms, a.gx_src, accumulate)
+    masked = None if a.gmask is None else gat.by_entry()
+    by_sides = _by_sides(gat, weights, dots, masked)
+    if a.gmask is not None and masked is not None:
+        gat.sum(gat.edge_rows(), masked, a.gmask, a.accumulate)
+    if by_sides:
+        gat.to_features(a.attention, "g", by_sides, written)
+        if a.gattention is not None:
+            gat.to_block("", by_sides, a.gattention, written("gattention"))
 
 
-def _by_sides(self: _Gat, dots: Any, masked: Any, by_scores: bool) -> list[Any]:
-    """Return the gradients by the scores of each side, from the products in CSR order."""
-    a, by_source = self.a, self.numbers_of(self.a.num_entries)
-    by_entry = None
-    if self.into.pieces:
-        owners, terms = self.owners(), self.numbers_of(a.num_entries)
-        self.alone(SUMS, owners, places=a.in_entries, dots=dots, first=terms)
-        sums = self.sum_into(terms)
-        self.alone(BACK, owners, places=a.in_entries, dots=dots, sums=sums, first=terms,
-            second=by_source, masked=masked,
-        )  # fmt: skip
-        by_dst, by_entry = self.sum_into(terms) if by_scores else None, terms
+def _by_sides(
+    gat: _NodeAttention, weights: DeviceArray, dots: DeviceArray, masked: DeviceArray | None
+) -> list[DeviceArray | None]:
+    """Return the gradients by the scores of each side, from the products in CSR order; none if no
+    gradient through the scores is requested."""
+    a, by_source = gat.a, gat.by_entry()
+    wanted = gat.wants("g")
+    by_entry: DeviceArray | None
+    by_dst: DeviceArray | None
+    if gat.incoming.segments:
+        by_entry, known = gat.by_entry(), Intermediates(positions=a.in_entries, dots=dots)
+        gat.entry_step(SUMS, known, first=by_entry)
+        known = replace(known, sums=gat.sum_incoming(by_entry))
+        gat.entry_step(BACK, known, first=by_entry, second=by_source, masked=masked)
+        by_dst = gat.sum_incoming(by_entry) if wanted else None
     else:
-        by_dst = self.numbers_of(a.num_dst)
-        by_entry = self.numbers_of(a.num_entries) if self.has_edges else None
-        self.run(
+        by_dst, by_entry = gat.by_row(a.num_dst), gat.by_entry() if gat.has_edges else None
+        gat.run(
             "pull_rows", blocks(a.num_dst, WARP), a.num_dst, a.in_offsets, a.in_nodes, a.in_edges,
-            a.in_entries, *self.scores, self.weights, dots, by_dst, by_source, by_entry, masked,
+            a.in_entries, *gat.scores, weights, dots, by_dst, by_source, by_entry, masked,
         )  # fmt: skip
-    if not by_scores:
+    if not wanted:
         return []
-    by_edge = self.sum(self.by_edges(), by_entry) if self.has_edges else None
-    return [self.sum(neighbours.out_of(a), by_source), by_dst, by_edge]
+    by_edge = None
+    if gat.has_edges and by_entry is not None:
+        by_edge = gat.sum(gat.edge_rows(), by_entry)
+    return [gat.sum(neighbours.outgoing(a.graph), by_source), by_dst, by_edge]
 
 
-def double_backward(rt: Runtime, a: Any) -> None:
-    self, written, wanted = _Gat(rt, a), Written(a), a.wanted
-    owners, entries = self.owners(), a.num_entries
-    numbers = [rt.zeros((rows, self.heads), self.dtype) for rows, _ in self.sides()]
-    if a.given & 11:
-        self.project(a.attention, "h", True, numbers)
-    if a.given & 4:
-        self.project(a.hattention, "", True, numbers)
-    tangents = *self.edges_or_none(numbers), a.hmask if a.given & 16 else None
-    terms = self.numbers_of(entries)
-    self.alone(MEANS, owners, tangents=tangents, first=terms)
-    known: dict[str, Any] = {"tangents": tangents, "mean": self.sum_into(terms)}
-    weights, tweights = terms, self.numbers_of(entries)
-    self.alone(WEIGHTS, owners, **known, first=weights, second=tweights)
-    hx = a.hx_src if a.given & 1 else None
-    if wanted & 32:
-        along = [(tweights, self.own(a.x_src))]
-        if hx is not None:
-            along.append((weights, self.own(hx)))
-
-        def gather(accumulate: bool, out: Any) -> None:
-            self.weigh(self.into, None, along, out, accumulate)
-
-        self.through_average(gather, a.accumulate, a.dgy)
-    if not wanted & 31:
+def double_backward(rt: Runtime, a: Gat) -> None:
+    gat, written = _NodeAttention(rt, a), Written(a)
+    gat.softmax()
+    by_side = [rt.zeros((rows, gat.heads), gat.dtype) for rows, _ in gat.sides()]
+    if gat.wants("h", SIDES):
+        gat.project(a.attention, "h", True, by_side)
+    if a.hattention is not None:
+        gat.project(a.hattention, "", True, by_side)
+    known = Intermediates(tangents=(*gat.with_edges(by_side), a.hmask))
+    weights, tweights = gat.by_entry(), gat.by_entry()
+    gat.entry_step(MEANS, known, first=weights)
+    known = replace(known, mean=gat.sum_incoming(weights))
+    gat.entry_step(WEIGHTS, known, first=weights, second=tweights)
+    hx = None if a.hx_src is None else gat.by_head(a.hx_src)
+    if a.dgy is not None:
+        terms = [(tweights, gat.by_head(a.x_src))]
+        gat.sum_sources([*terms, (weights, hx)] if hx else terms, a.dgy)
+    if not gat.wants("d", (*BY_SCORES, "mask")):
         return
-    if wanted & 1:
-        out = neighbours.out_of(a, nodes=a.out_nodes)
-        back = [(tweights, self.gradients())]
-        self.weigh(out, a.out_entries, back, a.dx_src, written("dx_src"))
-    dots = self.numbers_of(entries)
-    tdots = None if hx is None else self.numbers_of(entries)
-    self.multiply(
-        a.in_nodes, owners, self.gradients(), self.own(a.x_src), dots,
-        other=None if hx is None else self.own(hx), other_dots=tdots,
+    if a.dx_src is not None:
+        rows = neighbours.outgoing(a.graph, nodes=a.out_nodes)
+        terms = [(tweights, gat.gradients())]
+        gat.weighted_sums(rows, a.out_entries, terms, a.dx_src, written("dx_src"))
+    dots, tdots = gat.by_entry(), gat.by_entry() if hx else None
+    gat.dot(
+        a.in_nodes, gat.owners(), gat.gradients(), gat.by_head(a.x_src), dots, other=hx,
+        other_dots=tdots,
     )  # fmt: skip
-    known |= {"dots": dots, "tdots": tdots}
-    both = self.numbers_of(entries, 2 * self.heads)
-    self.alone(SUMS, owners, **known, first=both)
-    known["sums"] = self.sum_into(both)
-    masked = self.numbers_of(entries) if wanted & 16 else None
-    self.alone(BACK, owners, **known, first=terms, second=tweights, masked=masked)
-    if wanted & 16:
-        self.sum(self.by_edges(), masked, a.dmask, a.accumulate)
-    if not wanted & 15:
+    known = replace(known, dots=dots, tdots=tdots)
+    both = gat.by_entry(2 * gat.heads)
+    gat.entry_step(SUMS, known, first=both)
+    known = replace(known, sums=gat.sum_incoming(both))
+    masked = None if a.dmask is None else gat.by_entry()
+    gat.entry_step(BACK, known, first=weights, second=tweights, masked=masked)
+    if a.dmask is not None and masked is not None:
+        gat.sum(gat.edge_rows(), masked, a.dmask, a.accumulate)
+    if not gat.wants("d"):
         return
     by_tangents, by_scores = (
         [
-            self.sum(neighbours.out_of(a, edges=a.out_entries), some),
-            self.sum_into(some),
-            self.sum(self.by_edges(), some) if self.has_edges else None,
+            gat.sum(neighbours.outgoing(a.graph, edges=a.out_entries), by_entry),
+            gat.sum_incoming(by_entry),
+            gat.sum(gat.edge_rows(), by_entry) if gat.has_edges else None,
         ]
-        for some in (tweights, terms)
+        for by_entry in (tweights, weights)
     )
-    _to_inputs(self, "d", a.attention, "", by_tangents, wanted, bool(wanted & 4), written)
-    if a.given & 4 or (wanted & 4 and a.given & 11):
-        to_features = wanted & 11 if a.given & 4 else 0
-        attention = a.hattention if a.given & 4 else a.attention
-        to_block = bool(wanted & 4 and a.given & 11)
-        _to_inputs(self, "d", attention, "h", by_scores, to_features, to_block, written)
+    gat.to_features(a.attention, "d", by_tangents, written)
+    if a.hattention is not None:
+        gat.to_features(a.hattention, "d", by_scores, written)
+    if a.dattention is not None:
+        gat.to_block("", by_tangents, a.dattention, written("dattention"))
+        if gat.wants("h", SIDES):
+            gat.to_block("h", by_scores, a.dattention, True)

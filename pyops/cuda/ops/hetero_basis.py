@@ -2,59 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
-from .._heads import Gathered, Heads
+from .._array import DeviceArray
+from .._heads import Features, Heads
 from .._runtime import Runtime
 from .._written import Written
+
+if TYPE_CHECKING:
+    from .._declared import HeteroBasis
 
 
 class _Bases(Heads):
     """Bases as heads: they share the source features; each has its own destination features."""
 
-    def __init__(self, rt: Runtime, a: Any) -> None:
-        super().__init__(rt, a, a.x.dtype, a.num_bases, a.width)
+    def __init__(self, rt: Runtime, a: HeteroBasis) -> None:
+        super().__init__(rt, a.graph, a.x.dtype, a.num_bases, a.width)
+        self.a = a
 
-    def sum_bases(self, x: Any, weight: Any, y: Any, accumulate: bool) -> None:
-        self.weigh(
-            self.into, self.a.in_edges, [(weight, Gathered(x, self.width, 0))], y, accumulate
-        )
+    def add(self, x: DeviceArray, weight: DeviceArray, y: DeviceArray, accumulate: bool) -> None:
+        terms = [(weight, Features(x, self.width, 0))]
+        self.weighted_sums(self.incoming, self.a.in_edges, terms, y, accumulate)
 
-    def back(self, weight: Any, gx: Any, accumulate: bool) -> None:
-        a, rows = self.a, neighbours.out_of(self.a, nodes=self.a.out_nodes)
+    def by_x(self, weight: DeviceArray, gx: DeviceArray, accumulate: bool) -> None:
+        a, rows = self.a, neighbours.outgoing(self.graph, nodes=self.a.out_nodes)
         by_basis = self.rt.empty((a.num_src, self.heads, self.width), self.dtype)
-        self.weigh(rows, a.out_edges, [(weight, self.own(a.gy))], by_basis, False)
+        self.weighted_sums(rows, a.out_edges, [(weight, self.by_head(a.gy))], by_basis, False)
         total = by_basis.sum(1)
         gx[...] = gx + total if accumulate else total
 
-    def weights(self, x: Any, gweight: Any, accumulate: bool) -> None:
-        dots = self.numbers_of(self.a.num_entries)
-        of_sources = Gathered(x, self.width, 0)
-        self.multiply(self.a.in_nodes, self.owners(), self.own(self.a.gy), of_sources, dots)
-        self.sum(self.by_edges(), dots, gweight, accumulate)
+    def by_weight(self, x: DeviceArray, gweight: DeviceArray, accumulate: bool) -> None:
+        dots, sources = self.by_entry(), Features(x, self.width, 0)
+        self.dot(self.a.in_nodes, self.owners(), self.by_head(self.a.gy), sources, dots)
+        self.sum(self.edge_rows(), dots, gweight, accumulate)
 
 
-def forward(rt: Runtime, a: Any) -> None:
-    _Bases(rt, a).sum_bases(a.x, a.weight, a.y, a.accumulate)
+def forward(rt: Runtime, a: HeteroBasis) -> None:
+    _Bases(rt, a).add(a.x, a.weight, a.y, a.accumulate)
 
 
-def backward(rt: Runtime, a: Any) -> None:
+def backward(rt: Runtime, a: HeteroBasis) -> None:
     bases = _Bases(rt, a)
-    if a.wanted & 1:
-        bases.back(a.weight, a.gx, a.accumulate)
-    if a.wanted & 2:
-        bases.weights(a.x, a.gweight, a.accumulate)
+    if a.gx is not None:
+        bases.by_x(a.weight, a.gx, a.accumulate)
+    if a.gweight is not None:
+        bases.by_weight(a.x, a.gweight, a.accumulate)
 
 
-def double_backward(rt: Runtime, a: Any) -> None:
+def double_backward(rt: Runtime, a: HeteroBasis) -> None:
     bases, written = _Bases(rt, a), Written(a)
-    if a.given & 2 and a.wanted & 1:
-        bases.back(a.hweight, a.dx, written("dx"))
-    if a.given & 1 and a.wanted & 2:
-        bases.weights(a.hx, a.dweight, written("dweight"))
-    if a.given & 1 and a.wanted & 4:
-        bases.sum_bases(a.hx, a.weight, a.dgy, written("dgy"))
-    if a.given & 2 and a.wanted & 4:
-        bases.sum_bases(a.x, a.hweight, a.dgy, written("dgy"))
+    if a.hweight is not None and a.dx is not None:
+        bases.by_x(a.hweight, a.dx, written("dx"))
+    if a.hx is not None and a.dweight is not None:
+        bases.by_weight(a.hx, a.dweight, written("dweight"))
+    if a.hx is not None and a.dgy is not None:
+        bases.add(a.hx, a.weight, a.dgy, written("dgy"))
+    if a.hweight is not None and a.dgy is not None:
+        bases.add(a.x, a.hweight, a.dgy, written("dgy"))
     written.finish("dx", "dweight", "dgy")

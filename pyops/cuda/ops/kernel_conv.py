@@ -6,160 +6,147 @@ the three. W of a diagonal kernel multiplies elementwise.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING
 
+from .._array import DeviceArray, plus, store
 from .._convolution import Convolution
 from .._runtime import Runtime
+
+if TYPE_CHECKING:
+    from .._declared import KernelConv
 
 DIAGONAL = MEAN = 2
 
 
-class _Given(Convolution):
+class _GivenLayer(Convolution):
     """Convolution with a given layer, weighted and with a column of ones for the bias."""
 
-    def __init__(self, rt: Runtime, a: SimpleNamespace, given: int = 0) -> None:
-        self.rt, self.a, self.dtype = rt, a, a.features.dtype
+    def __init__(self, rt: Runtime, a: KernelConv) -> None:
+        self._set(rt, a.features.dtype, a.precision, a.accumulate)
+        self.graph, self.features, self.tangent, self.gy = a.graph, a.features, a.hfeatures, a.gy
+        self.in_features, self.out_features = a.in_features, a.out_features
         self.operands = None, None, None, None
-        self.has_bias = int(bool(a.present >> 3 & 1))
-        self.units = a.hidden + self.has_bias
+        self.has_bias, self.diagonal = a.bias is not None, a.kernel == DIAGONAL
+        self.hidden, self.units = a.hidden, a.hidden + self.has_bias
         self.sizes = 0, self.units, 0
-        self.diagonal = a.kernel == DIAGONAL
-        self.factors = a.edge_weight if a.present >> 4 & 1 else None
-        self.moved_factors = a.hedge_weight if given & 16 else None
+        self.factors, self.tfactors = a.edge_weight, a.hedge_weight
         self.layer = self._extended(a.hidden_layer, 1)
-        self.tangent = a.hfeatures if given & 1 else None
-        self.layer_tangent = self._extended(a.hhidden_layer, 0) if given & 2 else None
-        self.given = self._weighted(self.layer), self._moved()
+        self.tlayer = None if a.hhidden_layer is None else self._extended(a.hhidden_layer, 0)
+        self.given = self._weighted(self.layer), self._weighted_tangent()
         self.moves = self.given[1] is not None
-        self.matrix, self.matrix_tangent = self._matrix(a.weight, a.bias), None
-        if given & 12:
-            weight, bias = (
-                some if given & bit else None for some, bit in ((a.hweight, 4), (a.hbias, 8))
-            )
-            self.matrix_tangent = self._matrix(weight, bias)
-        self.gy, self.divisors = getattr(a, "gy", None), None
+        self.matrix = self._matrix(a.weight, a.bias)
+        if a.hweight is not None or a.hbias is not None:
+            self.matrix_tangent = self._matrix(a.hweight, a.hbias)
         if a.reduce == MEAN:
-            degrees = a.in_offsets[1 : a.num_dst + 1] - a.in_offsets[: a.num_dst]
+            offsets = a.graph._index("in_offsets")
+            degrees = offsets[1 : a.num_dst + 1] - offsets[: a.num_dst]
             self.divisors = rt.xp.maximum(degrees, 1).astype(self.dtype)
             if self.gy is not None:
                 self.gy = self.gy / self.divisors[:, None]
 
-    def _extended(self, layer: Any, last: int) -> Any:
-        full = self.rt.empty((self.a.num_edges, self.units), self.dtype)
-        full[:, : self.a.hidden] = layer
-        full[:, self.a.hidden :] = last
+    def _extended(self, layer: DeviceArray, last: int) -> DeviceArray:
+        full = self.rt.empty((self.graph.num_edges, self.units), self.dtype)
+        full[:, : self.hidden] = layer
+        full[:, self.hidden :] = last
         return full
 
-    def _weighted(self, layer: Any) -> Any:
+    def _weighted(self, layer: DeviceArray) -> DeviceArray:
         return layer if self.factors is None else layer * self.factors[:, None]
 
-    def _moved(self) -> Any:
+    def _weighted_tangent(self) -> DeviceArray | None:
         """Return the tangent of the weighted layer."""
-        moved = None if self.layer_tangent is None else self._weighted(self.layer_tangent)
-        if self.moved_factors is None:
-            return moved
-        by_factors = self.layer * self.moved_factors[:, None]
-        return by_factors if moved is None else moved + by_factors
+        by_layer = None if self.tlayer is None else self._weighted(self.tlayer)
+        by_factors = None if self.tfactors is None else self.layer * self.tfactors[:, None]
+        return plus(by_layer, by_factors)
 
-    def _matrix(self, weight: Any, bias: Any) -> Any:
+    def _matrix(self, weight: DeviceArray | None, bias: DeviceArray | None) -> DeviceArray:
         """Return W with rows for units and features of sources, or for units if it is diagonal."""
-        a, width = self.a, self.a.in_features
-        columns = 1 if self.diagonal else a.out_features
-        full = self.rt.zeros((self.units, width * columns), self.dtype)
+        columns = 1 if self.diagonal else self.out_features
+        full = self.rt.zeros((self.units, self.in_features * columns), self.dtype)
         if weight is not None:
-            full[: a.hidden] = weight.T
-        if self.has_bias and bias is not None:
-            full[a.hidden] = bias
+            full[: self.hidden] = weight.T
+        if bias is not None:
+            full[self.hidden] = bias
         return full if self.diagonal else full.reshape(-1, columns)
 
-    def turn(self, matrix: Any) -> Any:
-        return matrix if self.diagonal else super().turn(matrix)
+    def transpose(self, matrix: DeviceArray) -> DeviceArray:
+        return matrix if self.diagonal else super().transpose(matrix)
 
-    def apply(self, sums: Any, matrix: Any, out: Any = None) -> Any:
+    def apply(
+        self, sums: DeviceArray, matrix: DeviceArray, out: DeviceArray | None = None
+    ) -> DeviceArray:
         if not self.diagonal:
             return super().apply(sums, matrix, out)
         return (sums.reshape(len(sums), *matrix.shape) * matrix).sum(1, out=out)
 
-    def unfold(self, gm: Any, matrix: Any) -> Any:
+    def unfold(self, gm: DeviceArray, matrix: DeviceArray) -> DeviceArray:
         if not self.diagonal:
             return super().unfold(gm, matrix)
         return (gm[:, None] * matrix).reshape(len(gm), -1)
 
-    def pair(self, sums: Any, gm: Any) -> Any:
+    def pair(self, sums: DeviceArray, gm: DeviceArray) -> DeviceArray:
         if not self.diagonal:
             return super().pair(sums, gm)
         return (sums.reshape(len(sums), -1, gm.shape[1]) * gm[:, None]).sum(0)
 
-    def weights(self, along: bool, weight: Any, bias: Any) -> None:
+    def by_matrix(self, along: bool, weight: DeviceArray | None, bias: DeviceArray | None) -> None:
         """Compute the requested gradients by the last layer."""
-        hidden = self.a.hidden
+        if weight is None and bias is None:
+            return
         by_units = self.weight_sum(along).reshape(self.units, -1)
         if weight is not None:
-            self.put(weight, by_units[:hidden].T)
+            store(weight, [by_units[: self.hidden].T], self.accumulate)
         if bias is not None:
-            self.put(bias, by_units[hidden])
+            store(bias, [by_units[self.hidden]], self.accumulate)
 
-    def by_layer(self, second: bool) -> Any:
+    def _by_weighted_layer(self, second: bool) -> DeviceArray:
         """Return the gradient by the weighted layer of each edge, or its tangent."""
-        by_entry = self.rt.empty((1, self.a.num_entries, self.units), self.dtype)
-        self.pull(second, by_entry, None, None)
-        found = self.rt.empty((self.a.num_edges, self.units), self.dtype)
+        by_entry = self.rt.empty((1, self.graph.num_entries, self.units), self.dtype)
+        self.vjp(second, by_entry, None, None)
+        found = self.rt.empty((self.graph.num_edges, self.units), self.dtype)
         self.sum_entries(by_entry, found, False)
         return found
 
-    def put(self, out: Any, values: Any) -> None:
-        out[...] = out + values if self.a.accumulate else values
-
-    def layers(self, second: bool, hidden_layer: Any, edge_weight: Any) -> None:
+    def by_layer(
+        self, second: bool, hidden_layer: DeviceArray | None, edge_weight: DeviceArray | None
+    ) -> None:
         """Compute the requested gradients by the factors of the weighted layer."""
-        found = self.by_layer(second)
-        moved_layer = moved_factors = None
-        if second:
-            moved_layer, moved_factors = self.layer_tangent, self.moved_factors
-        first = None
-        if moved_layer is not None or moved_factors is not None:
-            first = self.by_layer(False)
+        if hidden_layer is None and edge_weight is None:
+            return
+        gradient = self._by_weighted_layer(second)
+        tlayer, tfactors = (self.tlayer, self.tfactors) if second else (None, None)
+        first = gradient
+        if tlayer is not None or tfactors is not None:
+            first = self._by_weighted_layer(False)
         if hidden_layer is not None:
-            values = self._weighted(found)
-            if moved_factors is not None:
-                values = values + first * moved_factors[:, None]
-            self.put(hidden_layer, values[:, : self.a.hidden])
+            values = self._weighted(gradient)
+            if tfactors is not None:
+                values = values + first * tfactors[:, None]
+            store(hidden_layer, [values[:, : self.hidden]], self.accumulate)
         if edge_weight is not None:
-            terms = found * self.layer
-            if moved_layer is not None:
-                terms = terms + first * moved_layer
-            self.put(edge_weight, terms.sum(1))
+            terms = gradient * self.layer
+            if tlayer is not None:
+                terms = terms + first * tlayer
+            store(edge_weight, [terms.sum(1)], self.accumulate)
 
 
-def forward(rt: Runtime, a: SimpleNamespace) -> None:
-    conv = _Given(rt, a)
-    conv.gather("in", a.features, None, [(False, conv.matrix)], a.y)
+def forward(rt: Runtime, a: KernelConv) -> None:
+    _GivenLayer(rt, a).forward(a.y)
 
 
-def backward(rt: Runtime, a: SimpleNamespace) -> None:
-    conv = _Given(rt, a)
-    if a.wanted & 1:
-        conv.gather("out", conv.gy, None, [(False, conv.turn(conv.matrix))], a.gfeatures)
-    if a.wanted & 12:
-        conv.weights(False, a.gweight, a.gbias)
-    if a.wanted & 18:
-        conv.layers(False, a.ghidden_layer, a.gedge_weight)
+def backward(rt: Runtime, a: KernelConv) -> None:
+    conv = _GivenLayer(rt, a)
+    if a.gfeatures is not None:
+        conv.by_features(False, a.gfeatures)
+    conv.by_matrix(False, a.gweight, a.gbias)
+    conv.by_layer(False, a.ghidden_layer, a.gedge_weight)
 
 
-def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
-    conv = _Given(rt, a, a.given)
-    by_weight = conv.matrix_tangent is not None
-    if a.wanted & 32:
-        along = conv.moves or conv.tangent is not None
-        products = [(True, conv.matrix)] if along else []
-        products += [(False, conv.matrix_tangent)] if by_weight else []
-        conv.gather("in", a.features, conv.tangent, products, a.dgy)
-    if a.wanted & 1:
-        products = [(True, conv.turn(conv.matrix))] if conv.moves else []
-        products += [(False, conv.turn(conv.matrix_tangent))] if by_weight else []
-        conv.gather("out", conv.gy, None, products, a.dfeatures)
-    if a.wanted & 12:
-        conv.weights(True, a.dweight, a.dbias)
-    if a.wanted & 18:
-        conv.layers(True, a.dhidden_layer, a.dedge_weight)
+def double_backward(rt: Runtime, a: KernelConv) -> None:
+    conv = _GivenLayer(rt, a)
+    if a.dgy is not None:
+        conv.derivative(a.dgy)
+    if a.dfeatures is not None:
+        conv.by_features(True, a.dfeatures)
+    conv.by_matrix(True, a.dweight, a.dbias)
+    conv.by_layer(True, a.dhidden_layer, a.dedge_weight)

@@ -1,20 +1,25 @@
-from types import SimpleNamespace
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from .._laplace import Laplace
 from .._runtime import Runtime
 
+if TYPE_CHECKING:
+    from .._declared import LnoEncode
 
-def forward(rt: Runtime, a: SimpleNamespace) -> None:
+
+def forward(rt: Runtime, a: LnoEncode) -> None:
     f = Laplace(rt, a)
-    f.put(a.y, f.by_modes(a.u))
+    f.store(a.y, f.by_modes(a.u))
 
 
-def backward(rt: Runtime, a: SimpleNamespace) -> None:
+def backward(rt: Runtime, a: LnoEncode) -> None:
     f = Laplace(rt, a)
     if a.gu is not None:
-        f.put(a.gu, f.by_points(a.gy))
-    f.gradient(a.gy, a.u, a.gpoles)
+        f.store(a.gu, f.by_points(a.gy))
+    f.gradient(a.gy, a.u)
 
 
-def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
+def double_backward(rt: Runtime, a: LnoEncode) -> None:
     Laplace(rt, a).second(a.gy, a.u, None, a.hu, a.dgy, a.du)

@@ -1,30 +1,38 @@
-from types import SimpleNamespace
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._array import required, store
 from .._orthonormal import Orthonormal
 from .._runtime import Runtime
-from .._terms import put
+
+if TYPE_CHECKING:
+    from .._declared import OnoDecode
 
 
-def forward(rt: Runtime, a: SimpleNamespace) -> None:
+def forward(rt: Runtime, a: OnoDecode) -> None:
     f = Orthonormal(rt, a)
-    put(a.y, [f.multiply(a.x, f.q)], a.accumulate)
+    store(a.y, [f.multiply(a.x, f.q)], a.accumulate)
 
 
-def backward(rt: Runtime, a: SimpleNamespace) -> None:
+def backward(rt: Runtime, a: OnoDecode) -> None:
     f = Orthonormal(rt, a)
-    if a.gx is not None:
-        put(a.gx, [f.multiply(a.gy, f.q.T)], a.accumulate)
+    _by_input(f, a)
     if a.gbasis is not None:
-        f.store(a.gbasis, f.pull_back(f.outer(a.gy, a.x)), add=a.accumulate)
+        f.store(a.gbasis, f.vjp(f.outer(a.gy, a.x)))
 
 
-def by_sample(rt: Runtime, a: SimpleNamespace) -> None:
+def by_sample(rt: Runtime, a: OnoDecode) -> None:
     f = Orthonormal(rt, a)
-    if a.gx is not None:
-        put(a.gx, [f.multiply(a.gy, f.q.T)], a.accumulate)
+    _by_input(f, a)
     if a.gbasis is not None:
         f.by_sample(a.gy, a.x, a.gbasis)
 
 
-def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
+def _by_input(f: Orthonormal, a: OnoDecode) -> None:
+    if a.gx is not None:
+        store(a.gx, [f.multiply(required(a.gy), f.q.T)], a.accumulate)
+
+
+def double_backward(rt: Runtime, a: OnoDecode) -> None:
     Orthonormal(rt, a).second(a.gy, a.x, None, a.hx, a.dgy, a.dx)

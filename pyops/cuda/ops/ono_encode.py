@@ -1,30 +1,38 @@
-from types import SimpleNamespace
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._array import required, store
 from .._orthonormal import Orthonormal
 from .._runtime import Runtime
-from .._terms import put
+
+if TYPE_CHECKING:
+    from .._declared import OnoEncode
 
 
-def forward(rt: Runtime, a: SimpleNamespace) -> None:
+def forward(rt: Runtime, a: OnoEncode) -> None:
     f = Orthonormal(rt, a)
-    put(a.y, [f.multiply(a.u, f.q.T)], a.accumulate)
+    store(a.y, [f.multiply(a.u, f.q.T)], a.accumulate)
 
 
-def backward(rt: Runtime, a: SimpleNamespace) -> None:
+def backward(rt: Runtime, a: OnoEncode) -> None:
     f = Orthonormal(rt, a)
-    if a.gu is not None:
-        put(a.gu, [f.multiply(a.gy, f.q)], a.accumulate)
+    _by_input(f, a)
     if a.gbasis is not None:
-        f.store(a.gbasis, f.pull_back(f.outer(a.u, a.gy)), add=a.accumulate)
+        f.store(a.gbasis, f.vjp(f.outer(a.u, a.gy)))
 
 
-def by_sample(rt: Runtime, a: SimpleNamespace) -> None:
+def by_sample(rt: Runtime, a: OnoEncode) -> None:
     f = Orthonormal(rt, a)
-    if a.gu is not None:
-        put(a.gu, [f.multiply(a.gy, f.q)], a.accumulate)
+    _by_input(f, a)
     if a.gbasis is not None:
         f.by_sample(a.u, a.gy, a.gbasis)
 
 
-def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
+def _by_input(f: Orthonormal, a: OnoEncode) -> None:
+    if a.gu is not None:
+        store(a.gu, [f.multiply(required(a.gy), f.q)], a.accumulate)
+
+
+def double_backward(rt: Runtime, a: OnoEncode) -> None:
     Orthonormal(rt, a).second(a.u, a.gy, a.hu, None, a.du, a.dgy)

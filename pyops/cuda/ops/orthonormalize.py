@@ -1,28 +1,34 @@
-from types import SimpleNamespace
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._array import required
 from .._orthonormal import Orthonormal
 from .._runtime import Runtime
 
+if TYPE_CHECKING:
+    from .._declared import Orthonormalize
 
-def forward(rt: Runtime, a: SimpleNamespace) -> None:
+
+def forward(rt: Runtime, a: Orthonormalize) -> None:
     f = Orthonormal(rt, a)
-    f.store(a.y, f.q, add=a.accumulate)
+    f.store(a.y, f.q)
 
 
-def backward(rt: Runtime, a: SimpleNamespace) -> None:
+def backward(rt: Runtime, a: Orthonormalize) -> None:
     f = Orthonormal(rt, a)
     if a.gbasis is not None:
-        f.store(a.gbasis, f.pull_back(f.masked(a.gy.T)), add=a.accumulate)
+        f.store(a.gbasis, f.vjp(f.masked(required(a.gy).T)))
 
 
-def double_backward(rt: Runtime, a: SimpleNamespace) -> None:
+def double_backward(rt: Runtime, a: Orthonormalize) -> None:
     f = Orthonormal(rt, a)
-    found = w = dq = rt.zeros((a.modes, a.points), a.basis.dtype)
-    if a.hbasis is not None:
-        w, t, dq = f.tangent(a.hbasis)
+    zeros = rt.zeros((a.modes, a.points), a.basis.dtype)
+    tangent = None if a.hbasis is None else f.tangent(a.hbasis)
     if a.dgy is not None:
-        f.store(a.dgy, dq, add=a.accumulate)
+        f.store(a.dgy, zeros if tangent is None else tangent[2])
     if a.dbasis is not None:
-        if a.hbasis is not None:
-            found = f.pull_back_second(f.masked(a.gy.T), found, w, t)
-        f.store(a.dbasis, found, add=a.accumulate)
+        gradient = zeros
+        if tangent is not None:
+            gradient = f.vjp_second(f.masked(required(a.gy).T), zeros, *tangent[:2])
+        f.store(a.dbasis, gradient)

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .._bessel import Basis
 from .._runtime import Runtime
 
+if TYPE_CHECKING:
+    from .._declared import RadialBasis
 
-def _basis(rt: Runtime, a: Any) -> Basis:
+
+def _basis(rt: Runtime, a: RadialBasis) -> Basis:
     return Basis(rt, a, a.num_radial, frequencies=a.frequencies)
 
 
-def forward(rt: Runtime, a: Any) -> None:
+def forward(rt: Runtime, a: RadialBasis) -> None:
     _basis(rt, a).evaluate()
 
 
-def backward(rt: Runtime, a: Any) -> None:
-    by_x = a.gdistances if a.wanted & 1 else None
-    _basis(rt, a).pull(by_x, a.gfrequencies if a.wanted & 2 else None)
+def backward(rt: Runtime, a: RadialBasis) -> None:
+    _basis(rt, a).vjp(a.gdistances, a.gfrequencies)
 
 
-def double_backward(rt: Runtime, a: Any) -> None:
-    _basis(rt, a).pull(
-        a.ddistances if a.wanted & 1 else None,
-        a.dfrequencies if a.wanted & 2 else None,
-        a.dgy if a.wanted & 4 else None,
-        True,
-        a.hdistances if a.given & 1 else None,
-        a.hfrequencies if a.given & 2 else None,
-    )
+def double_backward(rt: Runtime, a: RadialBasis) -> None:
+    tangents = a.hdistances, a.hfrequencies
+    _basis(rt, a).vjp(a.ddistances, a.dfrequencies, a.dgy, True, *tangents)

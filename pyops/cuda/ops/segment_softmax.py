@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from .._heads import ALPHA, BACK, MEANS, SUMS, WEIGHTS, Softmax
+from .._array import DeviceArray
+from .._heads import ALPHA, BACK, MEANS, SUMS, WEIGHTS, Intermediates, Softmax
 from .._runtime import Runtime
 from .._written import Written
+
+if TYPE_CHECKING:
+    from .._declared import SegmentSoftmax
 
 IDENTITY = 2
 
@@ -14,50 +19,52 @@ IDENTITY = 2
 class _Segments(Softmax):
     """Softmax whose scores are the logits of the edges."""
 
-    def __init__(self, rt: Runtime, a: Any) -> None:
-        super().__init__(rt, a, a.logits.dtype, a.heads, 1)
+    def __init__(self, rt: Runtime, a: SegmentSoftmax) -> None:
+        super().__init__(rt, a.graph, a.logits.dtype, a.heads, 1)
+        self.order = a.in_order
         self.scores = a.heads, IDENTITY, 0.0, None, None, a.logits, None
-        self.soften()
+        self.softmax()
 
-    def store(self, along_rows: Any, y: Any, accumulate: bool) -> None:
+    def store(self, by_entry: DeviceArray, y: DeviceArray, accumulate: bool) -> None:
         """Scatter from CSC order to the order of the graph."""
-        order = self.a.in_order - 1
-        y[order] = y[order] + along_rows if accumulate else along_rows
+        order = self.order - 1
+        y[order] = y[order] + by_entry if accumulate else by_entry
 
 
-def forward(rt: Runtime, a: Any) -> None:
-    self = _Segments(rt, a)
-    alpha = self.numbers_of(a.num_entries)
-    self.alone(ALPHA, self.owners(), first=alpha)
-    self.store(alpha, a.y, a.accumulate)
+def forward(rt: Runtime, a: SegmentSoftmax) -> None:
+    segments = _Segments(rt, a)
+    alpha = segments.by_entry()
+    segments.entry_step(ALPHA, first=alpha)
+    segments.store(alpha, a.y, a.accumulate)
 
 
-def backward(rt: Runtime, a: Any) -> None:
-    if not a.wanted:
+def backward(rt: Runtime, a: SegmentSoftmax) -> None:
+    if a.glogits is None:
         return
-    self, terms = _Segments(rt, a), rt.empty((a.num_entries, a.heads), a.logits.dtype)
-    given: dict[str, Any] = {"places": a.in_order, "dots": a.gy}
-    self.alone(SUMS, self.owners(), first=terms, **given)
-    self.alone(BACK, self.owners(), first=terms, sums=self.sum_into(terms), **given)
-    self.sum(self.by_edges(), terms, a.glogits, a.accumulate)
+    segments, known = _Segments(rt, a), Intermediates(positions=a.in_order, dots=a.gy)
+    terms = segments.by_entry()
+    segments.entry_step(SUMS, known, first=terms)
+    known = replace(known, sums=segments.sum_incoming(terms))
+    segments.entry_step(BACK, known, first=terms)
+    segments.sum(segments.edge_rows(), terms, a.glogits, a.accumulate)
 
 
-def double_backward(rt: Runtime, a: Any) -> None:
+def double_backward(rt: Runtime, a: SegmentSoftmax) -> None:
     written = Written(a)
-    if a.given:
-        self, owners = _Segments(rt, a), a.graph._index("in_rows")
-        terms, second = self.numbers_of(a.num_entries), self.numbers_of(a.num_entries)
-        known: dict[str, Any] = {"tangents": (None, None, a.hlogits, None)}
-        self.alone(MEANS, owners, first=terms, **known)
-        known["mean"] = self.sum_into(terms)
-        if a.wanted & 2:
-            self.alone(WEIGHTS, owners, first=terms, second=second, **known)
-            self.store(second, a.dgy, written("dgy"))
-        if a.wanted & 1:
-            known |= {"places": a.in_order, "dots": a.gy}
-            both = self.numbers_of(a.num_entries, 2 * a.heads)
-            self.alone(SUMS, owners, first=both, **known)
-            sums = self.sum_into(both)
-            self.alone(BACK, owners, first=terms, second=second, sums=sums, **known)
-            self.sum(self.by_edges(), second, a.dlogits, written("dlogits"))
+    if a.hlogits is not None:
+        segments = _Segments(rt, a)
+        terms, second = segments.by_entry(), segments.by_entry()
+        known = Intermediates(tangents=(None, None, a.hlogits, None))
+        segments.entry_step(MEANS, known, first=terms)
+        known = replace(known, mean=segments.sum_incoming(terms))
+        if a.dgy is not None:
+            segments.entry_step(WEIGHTS, known, first=terms, second=second)
+            segments.store(second, a.dgy, written("dgy"))
+        if a.dlogits is not None:
+            known = replace(known, positions=a.in_order, dots=a.gy)
+            both = segments.by_entry(2 * a.heads)
+            segments.entry_step(SUMS, known, first=both)
+            known = replace(known, sums=segments.sum_incoming(both))
+            segments.entry_step(BACK, known, first=terms, second=second)
+            segments.sum(segments.edge_rows(), second, a.dlogits, written("dlogits"))
     written.finish("dlogits", "dgy")

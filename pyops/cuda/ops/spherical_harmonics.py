@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from .._array import DeviceArray, Value
 from .._neighbours import THREADS, blocks
 from .._runtime import Runtime
 from .._written import Written
+
+if TYPE_CHECKING:
+    from .._declared import SphericalHarmonics
 
 LANES = 8
 
@@ -39,25 +43,28 @@ def _coefficients(degree: int) -> npt.NDArray[np.float64]:
     return table
 
 
-def _run(rt: Runtime, a: Any, kernel: str, tangents: Any, *args: Any) -> None:
+def _run(
+    rt: Runtime, a: SphericalHarmonics, kernel: str, tangents: DeviceArray | None, *args: Value
+) -> None:
     table = a.table(_coefficients(a.max_degree))
-    every = (a.num_samples, a.max_degree, *table, a.vectors, tangents, *args)
+    rows = (table[row] for row in range(4))
+    every = (a.num_samples, a.max_degree, *rows, a.vectors, tangents, *args)
     rt.launch("harmonics", kernel, a.vectors.dtype, blocks(a.num_samples, LANES), THREADS, every)
 
 
-def forward(rt: Runtime, a: Any) -> None:
+def forward(rt: Runtime, a: SphericalHarmonics) -> None:
     _run(rt, a, "evaluate", None, a.accumulate, a.y)
 
 
-def backward(rt: Runtime, a: Any) -> None:
-    if a.wanted:
+def backward(rt: Runtime, a: SphericalHarmonics) -> None:
+    if a.gvectors is not None:
         _run(rt, a, "pull", None, a.gy, a.accumulate, a.gvectors)
 
 
-def double_backward(rt: Runtime, a: Any) -> None:
+def double_backward(rt: Runtime, a: SphericalHarmonics) -> None:
     written = Written(a)
-    if a.given and a.wanted & 1:
+    if a.hvectors is not None and a.dvectors is not None:
         _run(rt, a, "pull", a.hvectors, a.gy, written("dvectors"), a.dvectors)
-    if a.given and a.wanted & 2:
+    if a.hvectors is not None and a.dgy is not None:
         _run(rt, a, "evaluate", a.hvectors, written("dgy"), a.dgy)
     written.finish("dvectors", "dgy")

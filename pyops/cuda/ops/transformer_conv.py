@@ -6,53 +6,68 @@ more. Backward sums all gradients over rows: of destinations, of sources, of edg
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from .._entry_attention import EntryAttention, phases
-from .._heads import Gathered
+from .._entry_attention import EntryAttention
+from .._heads import Term
 from .._runtime import Runtime
 
+if TYPE_CHECKING:
+    from .._declared import TransformerConv
 
-class _Dots(EntryAttention):
+
+class _DotAttention(EntryAttention):
     """Scores from the products of queries with keys and the edge features added to these."""
 
-    def __init__(self, rt: Runtime, a: Any, second: bool = False) -> None:
+    inputs = "query", "key", "value", "edge_features", "mask"
+    a: TransformerConv
+
+    def __init__(self, rt: Runtime, a: TransformerConv, second: bool = False) -> None:
         super().__init__(rt, a, a.query.dtype, second)
-        scale = self.width**-0.5
-        edges = a.edge_features if self.has_edges else None
-        moved = self.tangent("edge_features")
+        scale, edges, tedges = self.width**-0.5, a.edge_features, a.hedge_features
         self.queries = self.features(a.query, None, scale)
         self.keys = self.features(a.key, edges, scale)
-        (self.values,) = self.features(a.value, edges)
-        self.moved_queries = self.features(self.tangent("query"), None, scale)
-        self.moved_keys = self.features(self.tangent("key"), moved, scale)
-        self.moved = next(iter(self.features(self.tangent("value"), moved)), None)
-        scores, tangents = self.numbers(), self.numbers() if second else None
-        self.multiply(
-            a.in_nodes, self.owners(), self.queries[0], self.keys[0], scores,
-            tangent=self.tangent("query"), other=next(iter(self.moved_keys), None),
-            other_dots=tangents,
+        self.values = self.features(a.value, edges)
+        self.tqueries = self.tangent(a.hquery, None, scale)
+        self.tkeys = self.tangent(a.hkey, tedges, scale)
+        self.tvalues = self.tangent(a.hvalue, tedges)
+        scores, tangents = self.by_entry(), self.by_entry() if second else None
+        self.dot(
+            a.in_nodes, self.owners(), self.queries, self.keys, scores, tangent=a.hquery,
+            other=self.tkeys, other_dots=tangents,
         )  # fmt: skip
-        self.soften_by(scores, tangents)
+        self.softmax_of(scores, tangents)
 
-    def pull(self, query: Any, key: Any, value: Any, edge_features: Any, mask: Any) -> None:
-        """Compute the gradients, or their tangents, that are requested."""
-        a, gradients, accumulate = self.a, self.gradients(), self.a.accumulate
-        by_values = self.terms(self.weights, self.tweights, [gradients], [])
-        by_keys: list[tuple[Any, Gathered]] = []
-        if a.wanted & 27:
+    def vjp(self, prefix: str) -> None:
+        query, key, value, edge_features, mask = self.gradients_by_inputs(prefix)
+        accumulate = self.a.accumulate
+        by_keys: list[Term] = []
+        by_values = self.terms(self.weights, self.tweights, self.gradients(), None)
+        if any(out is not None for out in (query, key, edge_features, mask)):
             by_scores = self.by_scores(mask)
-            by_keys = self.terms(*by_scores, self.queries, self.moved_queries)
+            by_keys = self.terms(*by_scores, self.queries, self.tqueries)
             if query is not None:
-                terms = self.terms(*by_scores, self.keys, self.moved_keys)
-                self.weigh(self.inward(), None, terms, query, accumulate)
+                terms = self.terms(*by_scores, self.keys, self.tkeys)
+                self.weighted_sums(self.rows_of_terms(), None, terms, query, accumulate)
         for out, terms in (key, by_keys), (value, by_values):
             if out is not None:
-                self.weigh(*self.outward(), terms, out, accumulate)
+                self.weighted_sums(*self.outgoing(), terms, out, accumulate)
         if edge_features is not None:
-            self.weigh(*self.of_edges(), [*by_keys, *by_values], edge_features, accumulate)
+            terms = [*by_keys, *by_values]
+            self.weighted_sums(*self.of_edges(), terms, edge_features, accumulate)
 
 
-forward, attention, backward, double_backward = phases(
-    _Dots, ("query", "key", "value", "edge_features", "mask")
-)
+def forward(rt: Runtime, a: TransformerConv) -> None:
+    _DotAttention(rt, a).sum_values(a.y)
+
+
+def attention(rt: Runtime, a: TransformerConv) -> None:
+    _DotAttention(rt, a).store_alpha()
+
+
+def backward(rt: Runtime, a: TransformerConv) -> None:
+    _DotAttention(rt, a).vjp("g")
+
+
+def double_backward(rt: Runtime, a: TransformerConv) -> None:
+    _DotAttention(rt, a, second=True).double_backward()

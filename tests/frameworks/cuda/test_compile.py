@@ -87,11 +87,11 @@ def caches(tmp_path, monkeypatch):
 def test_machine_code_is_kept(caches, monkeypatch):
     text = compose("matrices", "f", {"LANES": 8})
     code = cubin(text, 90)
-    path = _compiler.kept(text, 90)
+    path = _compiler.cached(text, 90)
     assert path.parent == caches / "pyops"
     assert path.read_bytes() == code
     monkeypatch.setattr(_compiler, "compiled", None)
-    assert _compiler.kept(text, 90) == path
+    assert _compiler.cached(text, 90) == path
     assert [*path.parent.iterdir()] == [path]
 
 
@@ -104,7 +104,7 @@ def test_machine_code_is_whole():
 
 def test_code_for_what_the_compiler_does_not_know(caches):
     pytest.importorskip("cupy")
-    path = _compiler.kept(compose("matrices", "f", {"LANES": 8}), 990)
+    path = _compiler.cached(compose("matrices", "f", {"LANES": 8}), 990)
     assert path.suffix == ".ptx"
     assert b".target sm_" in path.read_bytes()
 
@@ -115,7 +115,7 @@ def test_where_nothing_can_be_kept(caches, monkeypatch, capsys):
     monkeypatch.setenv("PYOPS_CACHE_DIR", str(caches / "file"))
     text = compose("matrices", "f", {"LANES": 8})
     assert cubin(text, 90)
-    path = _compiler.kept(text, 90)
+    path = _compiler.cached(text, 90)
     assert path.exists()
     assert caches not in path.parents
     assert "kernels are not kept" in capsys.readouterr().err

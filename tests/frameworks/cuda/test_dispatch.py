@@ -1,10 +1,12 @@
 """The device front end: accepted arguments, refusals and their messages."""
 
+import ast
 import copy
 import functools
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -13,12 +15,15 @@ import pytest
 
 import pyops
 from pyops import blocks
+from pyops._schema import INDEX_ARRAYS
 from pyops.cuda import DeviceGraph, _device, _dispatch
-from pyops.cuda._graph import PIECE, cut
+from pyops.cuda._arguments import Arguments
+from pyops.cuda._graph import SEGMENT, cut
 
 from ...support.cases import OPERATORS, PHASES, representative, variants
 from ...support.compare import assert_same
 from ...support.graphs import drawn
+from . import on_device as ops
 from .host import COMPILER
 from .platform import OnDevice, Platform, to_device
 
@@ -225,16 +230,13 @@ def test_refusals(refused):
     assert str(caught.value).startswith(text)
 
 
-@pytest.mark.parametrize(
-    ("name", "replacement"),
-    [
-        ("supported_set", lambda: frozenset(["gat"])),
-        ("_function", lambda declaration, kernel: None),
-    ],
-    ids=["operator", "phase"],
-)
-def test_no_room(name, replacement, monkeypatch):
-    monkeypatch.setattr(_dispatch, name, replacement)
+@pytest.mark.parametrize("missing", ["operator", "phase"])
+def test_no_kernel(missing, monkeypatch):
+    _dispatch.find_kernel.cache_clear()
+    if missing == "operator":
+        monkeypatch.setattr(_dispatch, "supported", lambda: ["gat"])
+    else:
+        monkeypatch.delattr(ops.MODULES["gno_aggregate"], "forward")
     with pytest.raises(NotImplementedError, match="gno_aggregate: no kernel for arrays on a dev"):
         call()
 
@@ -357,11 +359,42 @@ def test_row_numbers_are_copied_once(platform):
         copies(reverse)
 
 
-def test_pieces_of_rows():
-    degrees = np.array([0, 3 * PIECE, 1, PIECE, PIECE + 1, 0])
-    pieces, joins = cut(np.concatenate([[0], np.cumsum(degrees)]))
-    row, start, stop = pieces.T
-    assert (stop - start).max() <= PIECE
+DECLARED = {
+    node.name: {item.target.id: ast.unparse(item.annotation) for item in node.body}
+    for node in ast.parse(Path(_dispatch.__file__).with_name("_declared.pyi").read_text()).body
+    if isinstance(node, ast.ClassDef)
+}
+
+
+@pytest.mark.parametrize("op", sorted({*ops.MODULES} - {"elementwise"}))
+@every_phase
+def test_arguments_are_declared(op, phase, monkeypatch):
+    """A phase receives what the stub declares, index arrays and results of other phases apart."""
+    received = []
+
+    def arguments(values):
+        received.append(values)
+        return Arguments(values)
+
+    monkeypatch.setattr(_dispatch, "Arguments", arguments)
+    _, there = problem(op)
+    there.run(phase)
+    types = DECLARED[op.title().replace("_", "")]
+    for name, value in received[0].items():
+        kind = types.get(name, "")
+        if "Array" in kind:
+            assert isinstance(value, np.ndarray) or (value is None and "None" in kind), name
+        elif kind:
+            assert isinstance(value, (int, float) if kind == "float" else int), name
+    missing = types.keys() - received[0].keys() - {*INDEX_ARRAYS, "y", "alpha"}
+    assert not missing
+
+
+def test_segments_of_rows():
+    degrees = np.array([0, 3 * SEGMENT, 1, SEGMENT, SEGMENT + 1, 0])
+    segments, joins = cut(np.concatenate([[0], np.cumsum(degrees)]))
+    row, start, stop = segments.T
+    assert (stop - start).max() <= SEGMENT
     assert np.array_equal(np.diff(joins), [1, 3, 1, 1, 2, 1])
     assert np.array_equal(np.bincount(row, stop - start), degrees)
     assert np.array_equal(start[1:], stop[:-1])
@@ -372,9 +405,9 @@ def test_pieces_of_rows():
 )
 def test_long_rows(case):
     """Rows of several segments, and more coordinates than registers hold."""
-    here = case.problem(drawn(3, 2, 5 * PIECE // 2), dim=5)
+    here = case.problem(drawn(3, 2, 5 * SEGMENT // 2), dim=5)
     graph = here.graph.to_device()
-    assert len(graph._index("in_pieces")) > graph.num_dst
+    assert len(graph._index("in_segments")) > graph.num_dst
     for phase in PHASES:
         expected, got = here.run(phase), _run(here.map(to_device), graph, phase)
         for a, b in zip(got, expected, strict=True):

@@ -22,9 +22,9 @@ def find_extremes(
 ) -> Indices:
     """Return the entry that attains each extreme, the first of equals; -1 in empty rows."""
     if there() is not None:
-        from ....cuda._extremes import attained
+        from ....cuda._extremes import argextremes
 
-        attaining: Indices = attained(graph, x, edge, weight, operation is AggOp.Max)
+        attaining: Indices = argextremes(graph, x, edge, weight, operation is AggOp.Max)
         return attaining
     parts = [] if x is None else [x[graph.src]]
     parts += [] if edge is None else [edge[graph.edge_ids]]
@@ -75,9 +75,9 @@ def back_by_extremes(
 ) -> Array:
     """Scatter the gradient by a table of sources, or edges, to the entries of the extremes."""
     if there() is not None:
-        from ....cuda._extremes import pull
+        from ....cuda._extremes import vjp
 
-        pulled: Array = pull(graph, entries, gy, columns, of_edges)
+        pulled: Array = vjp(graph, entries, gy, columns, of_edges)
         return pulled
     entries, gy = entries[:, columns], gy[:, columns]
     rows, count = (graph.edge_ids, graph.num_edges) if of_edges else (graph.src, graph.num_src)

@@ -1,0 +1,45 @@
+"""Arguments of the functions in `ops`.
+
+_stubs.py derives a class for each declaration, in _declared.pyi: sizes, codes of choices, numbers,
+row numbers and arrays, by the names of the Fortran arguments. An array that is absent, or a
+gradient that is not requested, is None. `gy` is given if a gradient by an input is requested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from ._array import DeviceArray
+from ._graph import DeviceGraph
+
+Table = Callable[[npt.NDArray[np.generic]], DeviceArray]
+"""Copies a small array to the device; copies are cached."""
+
+
+class Arguments:
+    """Arguments of every operator."""
+
+    accumulate: bool
+    precision: str
+    table: Table
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        vars(self).update(values)
+
+    def array(self, name: str) -> DeviceArray | None:
+        """Return an array by its name, None if it is absent."""
+        found: DeviceArray | None = getattr(self, name)
+        return found
+
+
+class OnGraph(Arguments):
+    """Arguments of every operator on a graph."""
+
+    graph: DeviceGraph
+    num_src: int
+    num_dst: int
+    num_edges: int
+    num_entries: int
