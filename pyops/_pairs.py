@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ._call.arrays import Array
 from ._call.indices import Indices
+
+Owner: TypeAlias = Indices | int
 
 _FINE = 8
 """Bins within a cutoff along the last axis; along the other axes a bin is one cutoff wide."""
@@ -19,7 +21,7 @@ _ALL = [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)]
 
 
 def close_pairs(
-    points: Array, others: Array, cutoff: float, owner: Any = 0, of_others: Any = 0
+    points: Array, others: Array, cutoff: float, owner: Owner = 0, of_others: Owner = 0
 ) -> tuple[Indices, Indices]:
     """Return the pairs of points [n, 3] and others [m, 3] within a cutoff, up to rounding.
 
@@ -34,7 +36,7 @@ def close_pairs(
     return i.astype(np.int64), k.astype(np.int64) - n
 
 
-def close_pairs_within(points: Array, cutoff: float, owner: Any = 0) -> tuple[Indices, Indices]:
+def close_pairs_within(points: Array, cutoff: float, owner: Owner = 0) -> tuple[Indices, Indices]:
     """Return the pairs among points alone, each in one direction only."""
     owner = np.broadcast_to(owner, len(points))
     columns, across, keys, along = _bins(points, owner, cutoff)
@@ -42,7 +44,7 @@ def close_pairs_within(points: Array, cutoff: float, owner: Any = 0) -> tuple[In
     return _search(points, (order, order), columns, across, keys, along, cutoff, _ALL[4:])
 
 
-def _bins(x: Array, owner: Indices, cutoff: float) -> tuple[Any, int, Any, int]:
+def _bins(x: Array, owner: Indices, cutoff: float) -> tuple[Indices, int, Indices, int]:
     """Return the occupied columns of bins, the row stride of columns, and the bin of each point.
 
     Also returns the column length: column c has the bins from c * length on.
@@ -64,7 +66,7 @@ def _bins(x: Array, owner: Indices, cutoff: float) -> tuple[Any, int, Any, int]:
     return columns, rows, column * length + along, length
 
 
-def _close_up(bins: Any, reach: int) -> Any:
+def _close_up(bins: Array | Indices, reach: int) -> Indices:
     """Renumber bins from 1: distances up to `reach` are kept, larger gaps shrink to reach + 1."""
     known, place = np.unique(bins, return_inverse=True)
     steps = np.minimum(np.diff(known), reach + 1).astype(np.int64)
@@ -74,19 +76,19 @@ def _close_up(bins: Any, reach: int) -> Any:
 def _search(
     x: Array,
     orders: tuple[Indices, Indices],
-    columns: Any,
+    columns: Indices,
     across: int,
-    keys: Any,
+    keys: Indices,
     along: int,
     cutoff: float,
     directions: list[tuple[int, int]],
-) -> tuple[Any, Any]:
+) -> tuple[Indices, Indices]:
     """Return the pairs of a point of the first order and one of the second within the cutoff.
 
     If both orders are the same, a point pairs only with later points of its own column.
     """
     order, other = orders
-    small = np.int32 if len(x) < 2**31 else np.int64
+    small: np.dtype[np.signedinteger[Any]] = np.dtype("i4" if len(x) < 2**31 else "i8")
     empty = np.zeros(0, small)
     if len(order) == 0 or len(other) == 0:
         return empty, empty
@@ -121,7 +123,9 @@ def _search(
     return order.astype(small)[rows], other.astype(small)[columns]
 
 
-def _parts(first: Indices, counts: Indices, small: Any) -> Iterator[tuple[slice, Any]]:
+def _parts(
+    first: Indices, counts: Indices, small: np.dtype[np.signedinteger[Any]]
+) -> Iterator[tuple[slice, Indices]]:
     """Yield the indices of all ranges, a block of ranges at a time."""
     ends = np.cumsum(counts)
     total = int(ends[-1])

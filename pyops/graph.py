@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from ._call.indices import (
     pack_rows,
     take_ends,
 )
+from ._call.types import Options
 
 if TYPE_CHECKING:
     from .cuda._graph import DeviceGraph
@@ -188,7 +189,7 @@ class Graph:
         check_bounds(f"{caller}: dst", dst, num_dst, "num_dst")
         if ids is not None:
             check_bounds(f"{caller}: edge_ids", ids, num_edges, "num_edges")
-        fields: dict[str, Any] = {
+        fields: Options = {
             "_src": frozen(src, np.int32),
             "_dst": frozen(dst, np.int32),
             "_ids": None if ids is None else frozen(ids, np.int64),
@@ -208,7 +209,7 @@ class Graph:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"Graph is immutable: {name} cannot be deleted")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         sizes = (self._num_src, self._num_dst, self._num_edges)
         return _restored, (type(self), self._src, self._dst, self._ids, *sizes)
 
@@ -403,8 +404,16 @@ def _of_groups(group: Indices, groups: int) -> Graph:
     return _restored(Graph, zeros, group, None, 1, groups, len(group))
 
 
-def _restored(kind: type[Graph], *fields: Any) -> Graph:
+def _restored(
+    kind: type[Graph],
+    src: Indices,
+    dst: Indices,
+    ids: Indices | None,
+    num_src: int,
+    num_dst: int,
+    num_edges: int,
+) -> Graph:
     """Restore a pickled graph of its class."""
     graph = kind.__new__(kind)
-    graph._fill("Graph", *fields)
+    graph._fill("Graph", src, dst, ids, num_src, num_dst, num_edges)
     return graph

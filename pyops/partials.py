@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from ._call.arrays import Array
 from ._call.eager import eager
@@ -59,7 +58,7 @@ def _make(op: Operator, number: int, called: str) -> Callable[..., Array]:
     checked = Partial(op, number, called)
 
     @eager
-    def partial(*arguments: Any, **keywords: Any) -> Array:
+    def partial(*arguments: object, **keywords: object) -> Array:
         return checked(*arguments, **keywords)
 
     partial.__name__ = partial.__qualname__ = called

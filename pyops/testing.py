@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from ._call.arrays import NOT_NUMBERS, Array, check_array, check_number, check_size, kind_of
 from ._call.eager import eager
 from ._call.operator import Operator
+from ._call.types import Options
 
 __all__ = ["check_gradients"]
+
+Results: TypeAlias = Array | Sequence[Array | None]
+
+
+class Differentiable(Protocol):
+    """Anything with the methods of an operator."""
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any: ...
+    def backward(self, *inputs: Any, **options: Any) -> Any: ...
+    def double_backward(self, *inputs: Any, **options: Any) -> Any: ...
+    def jvp(self, *inputs: Any, **options: Any) -> Any: ...
 
 
 @eager
 def check_gradients(
-    op: Any,
-    *inputs: Any,
+    op: Differentiable,
+    *inputs: object,
     order: int = 2,
     rtol: float = 1e-6,
     step: float = 3e-5,
     directions: int = 2,
     rng: np.random.Generator | int | None = 0,
-    **options: Any,
+    **options: object,
 ) -> float:
     """Check the derivatives of an operator at given inputs against central differences.
 
@@ -106,9 +118,9 @@ class _Check:
 
     def __init__(
         self,
-        op: Any,
-        inputs: Sequence[Any],
-        options: dict[str, Any],
+        op: Differentiable,
+        inputs: Sequence[object],
+        options: Options,
         step: float,
         rng: np.random.Generator,
     ) -> None:
@@ -116,17 +128,17 @@ class _Check:
             inputs = op.arguments(tuple(inputs), options)
         start = sum(1 for a in inputs[:1] if a is not None and not isinstance(a, np.ndarray))
         self.op, self.graph, self.options = op, inputs[:start], options
-        for i, a in enumerate(inputs[start:]):
-            if a is not None:
-                check_array(f"check_gradients: input {i}", a)
-        self.inputs = [None if a is None else a.astype(np.float64) for a in inputs[start:]]
+        self.inputs: list[Array | None] = [
+            None if a is None else check_array(f"check_gradients: input {i}", a).astype(np.float64)
+            for i, a in enumerate(inputs[start:])
+        ]
         self.step, self.rng = step, rng
         self.name = getattr(op, "__name__", type(op).__name__)
-        values = _each(self.call(op, *self.inputs))
+        values = _each(self.call(op.__call__, *self.inputs))
         for y in values:
             if not isinstance(y, (np.ndarray, np.generic)):
                 raise TypeError(f"check_gradients: op: expected arrays from it, got {kind_of(y)}")
-        self.gy = [self.random(y) for y in values]
+        self.gy = [self.random(y) for y in values if y is not None]
         gradients = self.call(op.backward, *self.inputs, *self.gy)
         if isinstance(gradients, (tuple, list)):
             self.inputs += [None] * (len(gradients) - len(self.inputs))
@@ -136,7 +148,9 @@ class _Check:
     def random(self, like: Array) -> Array:
         return np.asarray(self.rng.standard_normal(like.shape))
 
-    def checked(self, phase: str, found: Any, like: Sequence[Any]) -> Sequence[Any]:
+    def checked(
+        self, phase: str, found: object, like: Sequence[Array | None]
+    ) -> Sequence[Array | None]:
         """Return the results of a phase, one for each array in `like`; None stands for zeros."""
         label = f"{self.name}: {phase}"
         if not isinstance(found, (tuple, list)):
@@ -151,7 +165,7 @@ class _Check:
                 raise AssertionError(f"{label}: result {i}: expected {wanted}, got {got}")
         return found
 
-    def call(self, phase: Callable[..., Any], *arrays: Any) -> Any:
+    def call(self, phase: Callable[..., Results], *arrays: Array | None) -> Results:
         return phase(*self.graph, *arrays, **self.options)
 
     def differences(
@@ -159,8 +173,8 @@ class _Check:
     ) -> Iterator[tuple[str, float, float, float, float]]:
         """Yield each comparison: label, value expected, value got, scale, bound."""
         gradients = self.gradients(*self.inputs, *self.gy)
-        least = 1e-3 * _dots(self.gy, self.call(self.op, *self.inputs))[1]
-        seconds: Sequence[Any] = ()
+        least = 1e-3 * _dots(self.gy, self.call(self.op.__call__, *self.inputs))[1]
+        seconds: Results = ()
         if order == 2:
             seconds = self.call(self.op.double_backward, *self.inputs, *self.gy, *self.h)
             self.checked("double_backward", seconds, [*self.inputs, *self.gy])
@@ -200,13 +214,15 @@ class _Check:
                 rtol,
             )
 
-    def value(self, *arrays: Any) -> Any:
-        return self.call(self.op, *arrays[: len(self.inputs)])
+    def value(self, *arrays: Array | None) -> Results:
+        return self.call(self.op.__call__, *arrays[: len(self.inputs)])
 
-    def gradients(self, *arrays: Any) -> Any:
+    def gradients(self, *arrays: Array | None) -> Sequence[Array | None]:
         return self.checked("backward", self.call(self.op.backward, *arrays), self.inputs)
 
-    def slope(self, function: Callable[..., Any], i: int, along: Array) -> Any:
+    def slope(
+        self, function: Callable[..., Results], i: int, along: Array
+    ) -> tuple[Array | None, ...]:
         """Return the derivative of a function of (inputs, gy) by argument i, by two differences."""
         arrays = [*self.inputs, *self.gy]
         at = arrays[i]
@@ -214,7 +230,7 @@ class _Check:
         size = self.step * max(float(np.abs(at).max(initial=0)), 1e-3)
 
         def difference(step: float) -> list[Any]:
-            ends = []
+            ends: list[Any] = []
             for end in (step, -step):
                 arrays[i] = np.asarray(at + end * along)
                 ends.append(_each(function(*arrays)))
@@ -224,12 +240,12 @@ class _Check:
         return tuple(f if f is None else (4 * f - c) / 3 for f, c in zip(fine, coarse, strict=True))
 
 
-def _each(results: Any) -> tuple[Any, ...]:
+def _each(results: Any) -> tuple[Array | None, ...]:
     """Return the results of a call as a tuple, also for a single result."""
     return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
 
-def _generator(rng: Any) -> np.random.Generator:
+def _generator(rng: np.random.Generator | int | None) -> np.random.Generator:
     """Return the generator, or a new one from a seed."""
     try:
         if isinstance(rng, NOT_NUMBERS):
@@ -242,13 +258,13 @@ def _generator(rng: Any) -> np.random.Generator:
         ) from None
 
 
-def _dots(a: Sequence[Any], b: Any) -> tuple[float, float]:
+def _dots(a: Sequence[Array | None], b: Results) -> tuple[float, float]:
     """Return the sums of `_dot` over pairs of arrays."""
     products = [_dot(x, y) for x, y in zip(a, _each(b), strict=True)]
     return sum(s for s, _ in products), sum(s for _, s in products)
 
 
-def _dot(a: Any, b: Any) -> tuple[float, float]:
+def _dot(a: Array | None, b: Array | None) -> tuple[float, float]:
     """Return the inner product, and that of the magnitudes; 0 for absent arrays."""
     if a is None or b is None:
         return 0.0, 0.0

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+
+from .types import Options
 
 
 def by_position(
     caller: str,
     names: Sequence[str],
-    given: tuple[Any, ...],
-    options: dict[str, Any],
+    given: tuple[object, ...],
+    options: Options,
     needed: Collection[str] = (),
     one_of: Collection[str] = (),
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Orders the arguments of a call, and removes those given by name from `options`.
 
     If none is given by name, returns `given` as it is; otherwise one value for each of `names`,

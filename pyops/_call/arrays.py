@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .memory import new_array
-
-Array: TypeAlias = npt.NDArray[np.floating[Any]]
+from .types import Array as Array
+from .types import Dtype
 
 VARIANTS = {"f": "r4", "d": "r8"}
 NOT_NUMBERS = bool, np.bool_, np.timedelta64
@@ -72,7 +71,7 @@ def check_number(label: str, value: object) -> float:
     return number
 
 
-def check_output(label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def check_output(label: str, array: object, shape: tuple[int, ...], dtype: Dtype) -> Array:
     """Return an array for `out` if it is writeable and has the given shape and dtype."""
     out = check_array(label, array)
     if out.dtype.char != dtype.char:
@@ -109,7 +108,7 @@ def check_outputs(
     caller: str,
     labels: Mapping[str, str],
     shapes: Sequence[tuple[int, ...] | None],
-    dtype: np.dtype[Any],
+    dtype: Dtype,
     out: Sequence[object] | None,
     accumulate: bool,
     check: Callable[..., Any] = check_output,
@@ -144,7 +143,7 @@ def check_outputs(
 def buffers_for(
     out: Sequence[Array | None],
     shapes: Sequence[tuple[int, ...] | None],
-    dtype: np.dtype[Any],
+    dtype: Dtype,
     inputs: Sequence[Array],
     accumulate: bool,
 ) -> list[Array | None]:

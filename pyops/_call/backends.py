@@ -18,10 +18,10 @@ class Backend(Protocol):
     def run(
         self,
         phase: Phase,
-        given: Sequence[Any],
-        options: Mapping[str, Any],
+        given: Sequence[object],
+        options: Mapping[str, object],
         wanted: Collection[str] | None,
-        out: Sequence[Any] | None,
+        out: Sequence[object] | None,
         accumulate: bool,
     ) -> tuple[Any, ...]:
         """Check a call, run its kernels and return its outputs."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from .arrays import VARIANTS, Array, plain
+from .types import Shaped
 
 Lengths: TypeAlias = tuple[int, ...]
 Strides: TypeAlias = tuple[int, ...]
@@ -51,7 +52,7 @@ def element_strides(array: Array) -> Strides:
     return tuple(stride // array.itemsize for stride in array.strides)
 
 
-def readable(array: Any) -> Any:
+def readable(array: object) -> object:
     """Return the argument, copied if a kernel could not read its elements in place."""
     if isinstance(array, np.floating):  # NumPy returns scalars in place of 0-d arrays
         return np.asarray(array)
@@ -87,7 +88,7 @@ def _together(one: Lengths, other: Lengths) -> Lengths:
     return tuple(n if m == 1 else m for m, n in pairs)
 
 
-def broadcast(caller: str, inputs: Mapping[str, Array]) -> Lengths:
+def broadcast(caller: str, inputs: Mapping[str, Shaped]) -> Lengths:
     """Return the broadcast shape of the inputs."""
     shape: Lengths = ()
     first = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from .._schema import Argument, Procedure, Signature
 from .arrays import Array
@@ -13,6 +13,7 @@ from .eager import eager
 from .operator import OPERATORS, Operator
 from .phase import Phase
 from .plan import Kernel
+from .types import Values
 
 COMPOUNDS: dict[str, Compound] = {}
 """Table of the compound operators, filled by the declarations."""
@@ -25,11 +26,12 @@ class Compound(Operator):
     take inputs and options by the compound's names.
     """
 
-    table: ClassVar[dict[str, Any]] = COMPOUNDS
-
     def __init__(self, function: Callable[..., Any], parts: Mapping[str, Operator]) -> None:
         self.parts = parts
         super().__init__(function)
+
+    def _register(self) -> None:
+        COMPOUNDS[self.name] = self
 
     def _make_phase(self, name: str) -> Phase:
         return CompoundPhase(self.signature, self.name, name, self.parts)
@@ -37,10 +39,10 @@ class Compound(Operator):
     @eager
     def __call__(
         self,
-        *inputs: Any,
+        *inputs: object,
         out: Any = None,
         accumulate: bool = False,
-        **options: Any,
+        **options: object,
     ) -> Any:
         """Return the results; `out` has an array, or None, for each."""
         phase = self._phases["forward"]
@@ -48,11 +50,11 @@ class Compound(Operator):
 
     def jvp(
         self,
-        *inputs_and_tangents: Any,
+        *inputs_and_tangents: object,
         saved: tuple[Array, ...] | None = None,
         out: Any = None,
         accumulate: bool = False,
-        **options: Any,
+        **options: object,
     ) -> Any:
         """Return the derivatives of the results in the direction of the tangents."""
         phase, _ = self._with_saved("jvp", saved)
@@ -86,7 +88,7 @@ class CompoundPhase(Phase):
     def parts(self) -> tuple[Phase, ...]:
         return tuple(self._parts.values())
 
-    def shares(self, values: dict[str, Any]) -> Iterator[tuple[Phase, dict[str, Any]]]:
+    def shares(self, values: Values) -> Iterator[tuple[Phase, Values]]:
         """Yield each part and its arguments; it accumulates where an earlier part has written."""
         written: set[str] = set()
         for y, part in self._parts.items():
@@ -124,7 +126,7 @@ class CompoundPhase(Phase):
         kernels = {part: part._variants[variant] for part in self.parts}
         names = self._interface().parameters
 
-        def kernel(*values: Any) -> int:
+        def kernel(*values: object) -> int:
             for part, own in self.shares(dict(zip(names, values, strict=True))):
                 status = kernels[part](*(own[name] for name in part.interface.parameters))
                 if status:

@@ -28,6 +28,7 @@ from .broadcast import (
 from .operator import Operator
 from .phase import Phase
 from .plan import Kernel, Plan, check_arrays
+from .types import Dtype, Options, Shaped
 
 DECLARATION = "elementwise"
 OPERATIONS = {"sum": 1, "max": 2, "min": 3}
@@ -49,7 +50,7 @@ def plan_call(
     space: Lengths,
     operands: Mapping[str, tuple[Lengths, Strides]],
     results: Mapping[str, Lengths],
-    dtype: np.dtype[Any],
+    dtype: Dtype,
     outputs: Sequence[Lengths | None],
     *,
     operation: str = "sum",
@@ -141,18 +142,18 @@ class BroadcastPhase(Phase):
 
     def run(
         self,
-        given: Sequence[Any],
-        options: dict[str, Any],
+        given: Sequence[object],
+        options: Options,
         wanted: Collection[str] | None = None,
         out: Sequence[Array | None] | None = None,
         accumulate: bool = False,
     ) -> tuple[Array | None, ...]:
         return super().run([*map(readable, given)], options, wanted, out, accumulate)
 
-    def _inputs(self, given: Sequence[Any]) -> list[Array]:
-        return [flat(array) for array in given if array is not None]
+    def _inputs(self, given: Sequence[object]) -> list[Array]:
+        return [flat(array) for array in given if isinstance(array, np.ndarray)]
 
-    def _expect(self, arrays: Sequence[Any], shapes: Mapping[str, Lengths]) -> None:
+    def _expect(self, arrays: Sequence[Array | None], shapes: Mapping[str, Lengths]) -> None:
         """Refuse cotangents that do not have the shapes of inputs and output."""
         for slot, array in zip(self.slots, arrays, strict=True):
             shape = shapes[slot.name.removeprefix("h")]
@@ -161,7 +162,9 @@ class BroadcastPhase(Phase):
                     f"{self.caller}: {slot.label}: expected shape {shape}, got {array.shape}"
                 )
 
-    def _shapes(self, names: Collection[str], shapes: Mapping[str, Lengths]) -> list[Any]:
+    def _shapes(
+        self, names: Collection[str], shapes: Mapping[str, Lengths]
+    ) -> list[Lengths | None]:
         """Return the shapes of the outputs, None for those not requested."""
         return [
             shapes["gy" if name in ("y", "dgy") else name[1:]] if name in names else None
@@ -173,19 +176,24 @@ class ElementwisePhase(BroadcastPhase):
     """Phase of an elementwise function of the table."""
 
     def output_shape(
-        self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
+        self,
+        sizes: Mapping[str, int],
+        arrays: Sequence[Shaped | None],
+        options: Mapping[str, object],
     ) -> Lengths:
         self.checked(options)
-        return broadcast(self.caller, dict(zip(self.signature.inputs, arrays, strict=True)))
+        held = zip(self.signature.inputs, arrays, strict=True)
+        return broadcast(self.caller, {name: array for name, array in held if array is not None})
 
     def _make_plan(
-        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+        self, given: Sequence[object], options: Options, wanted: Collection[str] | None
     ) -> Plan:
-        _, arrays = self._split(given)
-        numbers = [*self.checked(options).values()]
-        names = self._wants(wanted, arrays)
-        dtype = check_arrays(self.caller, self.slots, arrays)
-        inputs = dict(zip(self.signature.inputs, arrays, strict=False))
+        _, split = self._split(given)
+        numbers = [n for n in self.checked(options).values() if isinstance(n, float)]
+        names = self._wants(wanted, split)
+        dtype, arrays = check_arrays(self.caller, self.slots, split)
+        held = zip(self.signature.inputs, arrays, strict=False)
+        inputs = {name: array for name, array in held if array is not None}
         space = broadcast(self.caller, inputs)
         shapes = {name: array.shape for name, array in inputs.items()} | {"gy": space}
         self._expect(arrays, shapes)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .._schema import show_shape
 from .arguments import by_position
 from .compound import Compound
 from .operator import Operator
+from .types import Options, Typed
 
 Found = TypeVar("Found")
+FrameworkArray = TypeVar("FrameworkArray", bound=Typed)
 CONSTANT = "Here alpha is a constant: no derivative passes through what ``return_attention`` gives."
 
 
@@ -29,11 +31,11 @@ class FrameworkFunction:
 
     def arguments(
         self,
-        given: tuple[Any, ...],
-        options: dict[str, Any],
-        check_graph: Callable[[str, Any], Found],
-        check: Callable[[str, Any], Any],
-    ) -> tuple[Found | None, list[Any]]:
+        given: tuple[object, ...],
+        options: Options,
+        check_graph: Callable[[str, object], Found],
+        check: Callable[[str, object], FrameworkArray],
+    ) -> tuple[Found | None, list[FrameworkArray | None]]:
         """Return the graph, None if the operator has none, and one array or None for each input.
 
         Inputs given by name are removed from the options.
@@ -53,7 +55,7 @@ class FrameworkFunction:
         ]
         return graph, found + [None] * (most - len(found))
 
-    def document(self, call: Callable[..., Any]) -> None:
+    def document(self, call: Callable[..., object]) -> None:
         """Set name, signature and docstring of the function to those of the operator."""
         call.__name__ = call.__qualname__ = self.op.name
         call.__module__ = self.module
@@ -66,9 +68,9 @@ class FrameworkFunction:
 def compound(
     op: Compound,
     framework: str,
-    functions: Mapping[str, Callable[..., Any]],
-    check: Callable[[str, Any], Any],
-) -> Callable[..., Any]:
+    functions: Mapping[str, Callable[..., Typed]],
+    check: Callable[[str, object], Typed],
+) -> Callable[..., tuple[Typed, ...]]:
     """Combine the functions of several operators into the function of a compound.
 
     Arguments are checked here, in steps that frameworks can trace, so that error messages name
@@ -81,17 +83,19 @@ def compound(
         for part in (op.parts[y] for y in op.signature.results)
     ]
 
-    def call(*inputs: Any, **options: Any) -> Any:
+    def call(*inputs: object, **options: object) -> tuple[Typed, ...]:
         _, arrays = front_end.arguments(inputs, options, _no_graph, check)
         options = op.checked(options)
-        held = dict(zip(declared, arrays, strict=True))
-        first, dtype = next(iter(declared)), arrays[0].dtype
+        held = {n: a for n, a in zip(declared, arrays, strict=True) if a is not None}
+        first = next(iter(held))
+        dtype = held[first].dtype
         for name, array in held.items():
             label, shape, sizes = f"{front_end.label}: {name}", tuple(array.shape), shapes[name]
             if array.dtype != dtype:
                 raise TypeError(f"{label}: expected {dtype} like {first}, got {array.dtype}")
             if len(shape) != len(sizes) or shape != tuple(map(options.get, sizes, shape)):
-                expected = show_shape(declared[name].shape, options)
+                known = {n: size for n, size in options.items() if isinstance(size, int)}
+                expected = show_shape(declared[name].shape, known)
                 raise ValueError(f"{label}: expected shape {expected}, got {shape}")
         return tuple(
             [
@@ -104,5 +108,5 @@ def compound(
     return call
 
 
-def _no_graph(label: str, graph: Any) -> None:
+def _no_graph(label: str, graph: object) -> None:
     """Accept no graph: compound operators have none."""

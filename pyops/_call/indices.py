@@ -53,7 +53,7 @@ def take_ends(order: Indices, ends: Indices, size: int) -> Indices:
     return nodes
 
 
-def check_indices(label: str, values: npt.ArrayLike) -> Indices:
+def check_indices(label: str, values: object) -> Indices:
     """Return a copy of index values, which the caller cannot change after the checks."""
     array = check_integers(label, values)
     if array.ndim != 1:
@@ -61,7 +61,7 @@ def check_indices(label: str, values: npt.ArrayLike) -> Indices:
     return array
 
 
-def check_integers(label: str, values: npt.ArrayLike) -> Indices:
+def check_integers(label: str, values: object) -> Indices:
     """Return a copy of an integer array of any shape, in native byte order."""
     if on_device(values):
         from ..cuda._device import platform
@@ -155,11 +155,11 @@ _FLAGS = {bool, np.bool_}
 _SCALARS = int, float, complex, str, np.number
 
 
-def _from_objects(array: npt.NDArray[Any]) -> Indices:
+def _from_objects(array: npt.NDArray[np.object_]) -> Indices:
     return np.array([_integer(value) for value in array.flat], np.int64).reshape(array.shape)
 
 
-def _integer(value: Any) -> int:
+def _integer(value: object) -> int:
     """Return an element of an object array if it is an integer by Python's rules."""
     if not isinstance(value, (int, np.integer)) and hasattr(value, "__array__"):
         _look_at_elements(value, 0)
@@ -184,7 +184,7 @@ def check_offsets(label: str, offsets: Indices, length: int) -> None:
         )
 
 
-def check_count(label: str, value: Any, largest: int = LARGEST) -> int:
+def check_count(label: str, value: object, largest: int = LARGEST) -> int:
     if isinstance(value, NOT_NUMBERS) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{label}: expected an integer, got {value!r}")
     if value < 0:
@@ -206,7 +206,7 @@ def check_bounds(label: str, indices: Indices, size: int, size_name: str, least:
         )
 
 
-def check_wanted(label: str, option: Indexed, rows: Any, wanted: bool) -> None:
+def check_wanted(label: str, option: Indexed, rows: object, wanted: bool) -> None:
     """Refuse row numbers unless the option has the choice that uses them, and vice versa."""
     if wanted and rows is None:
         raise TypeError(
@@ -222,7 +222,7 @@ def check_wanted(label: str, option: Indexed, rows: Any, wanted: bool) -> None:
 def check_rows(
     label: str,
     option: Indexed,
-    rows: Any,
+    rows: object,
     length: int,
     ends: tuple[Indices, Indices, Indices | None] | None,
 ) -> Indices:

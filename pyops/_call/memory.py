@@ -11,10 +11,11 @@ import math
 import mmap
 import weakref
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import ClassVar, NoReturn
 
 import numpy as np
-import numpy.typing as npt
+
+from .types import Array, Dtype
 
 PAGE = 2**21
 """Bytes of a huge page."""
@@ -33,7 +34,7 @@ class Pages:
     most = 32
     """Number of huge pages kept: 64 MB, the upper limit that the C library uses itself."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]):
+    def __init__(self, shape: tuple[int, ...], dtype: Dtype):
         size = math.prod(shape) * dtype.itemsize
         count = -(-size // PAGE)
         count, self.memory = self._again(count) or (count, self._new(size, count))
@@ -68,7 +69,7 @@ class Pages:
         memory.madvise(mmap.MADV_HUGEPAGE, start, large * PAGE)
         return memory
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise TypeError("the memory of an array cannot be copied without it")
 
 
@@ -76,7 +77,7 @@ def _address(memory: mmap.mmap) -> int:
     return np.frombuffer(memory, np.uint8, 1).ctypes.data
 
 
-def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def new_array(shape: tuple[int, ...], dtype: Dtype) -> Array:
     """Allocate as numpy.empty; results of at least one huge page use `Pages` where available."""
     if math.prod(shape) * dtype.itemsize >= PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
         try:

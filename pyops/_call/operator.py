@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..graph import Graph
 from .arrays import Array, kind_of, on_device
 from .eager import eager
 from .phase import Phase
+from .types import Options, Shaped
 
 _PLAIN = np.ndarray, Graph, type(None)
 OPERATORS: dict[str, Operator] = {}
@@ -26,9 +27,7 @@ class Operator:
     docstring the formula. Keywords state further properties of sizes, see `Signature`.
     """
 
-    table: ClassVar[dict[str, Any]] = OPERATORS
-
-    def __init__(self, function: Callable[..., Any], **sizes: Any) -> None:
+    def __init__(self, function: Callable[..., Any], **sizes: object) -> None:
         self.signature = Signature.of(function, **sizes)
         self.name = self.__name__ = self.__qualname__ = function.__name__
         self.__module__ = function.__module__
@@ -54,7 +53,10 @@ class Operator:
             )
         for name in names:
             setattr(self, name, self._make_method(name))
-        self.table[self.name] = self
+        self._register()
+
+    def _register(self) -> None:
+        OPERATORS[self.name] = self
 
     @property
     def declaration(self) -> str:
@@ -90,7 +92,7 @@ class Operator:
 
     @eager
     def __call__(
-        self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
+        self, *inputs: object, out: Array | None = None, accumulate: bool = False, **options: object
     ) -> Any:
         """Return y; with ``return_attention=True``, where the operator has it, also alpha."""
         phase = self._phases["forward"]
@@ -98,42 +100,46 @@ class Operator:
             inputs = phase.arguments(inputs, options)
         wants_attention = "return_attention" in options and self.pop_attention(options)
         (y,) = phase.run(inputs, options, None, None if out is None else (out,), accumulate)
-        return (y, self.attention(*inputs, **options)) if wants_attention else y
+        return (y, self._alpha(inputs, options)) if wants_attention else y
 
     def run(
         self,
         phase: str,
-        given: Sequence[Any],
-        options: dict[str, Any],
+        given: Sequence[object],
+        options: Options,
         wanted: Collection[str] | None = None,
         saved: tuple[Array, ...] | None = None,
     ) -> tuple[Array | None, ...]:
         """Return the results of a phase, or alpha; called by the framework front ends."""
         if phase == "attention":
-            return (self.attention(*given, **options),)
+            return (self._alpha(given, options),)
         which, kept = self._with_saved(phase, saved)
         return which.run((*given, *kept), options, wanted)
 
-    def pop_attention(self, options: dict[str, Any]) -> bool:
+    def pop_attention(self, options: Options) -> bool:
         """Remove and return the ``return_attention`` option of operators that have it."""
         asked = False if self._attention is None else options.pop("return_attention", False)
         if not isinstance(asked, (bool, np.bool_)):
             raise TypeError(f"{self.name}: return_attention: expected True or False, got {asked!r}")
         return bool(asked)
 
-    def attention(self, *inputs: Any, out: Array | None = None, **options: Any) -> Array:
+    def attention(self, *inputs: object, out: Array | None = None, **options: object) -> Array:
         """Return alpha of every entry, in the order of the graph, for operators that have it."""
+        return self._alpha(inputs, options, out)
+
+    def _alpha(self, inputs: Sequence[object], options: Options, out: Array | None = None) -> Array:
         assert self._attention is not None
-        inputs = self._attention.arguments(inputs, options)
+        inputs = self._attention.arguments(tuple(inputs), options)
         (along_rows,) = self._attention.run(inputs, options)
         assert along_rows is not None
-        with inputs[0]._here():
+        graph: Any = inputs[0]  # on the host or on a device
+        with graph._here():
             alpha = np.empty_like(along_rows) if out is None else out
-            alpha[inputs[0]._index("in_order") - 1] = along_rows
+            alpha[graph._index("in_order") - 1] = along_rows
         return alpha
 
     def forward(
-        self, *inputs: Any, out: Array | None = None, accumulate: bool = False, **options: Any
+        self, *inputs: object, out: Array | None = None, accumulate: bool = False, **options: object
     ) -> tuple[Any, tuple[Array, ...]]:
         """Return the result of the call, and intermediates for derivatives of the same inputs."""
         inputs = self.arguments(inputs, options)
@@ -144,17 +150,17 @@ class Operator:
         outs = None if out is None else (out, *[None] * (len(phase.outputs) - 1))
         y, kept = phase.run(inputs, options, None, outs, accumulate)
         assert kept is not None
-        return (y, self.attention(*inputs, **options)) if wants_attention else y, (kept,)
+        return (y, self._alpha(inputs, options)) if wants_attention else y, (kept,)
 
     def backward(
         self,
-        *inputs_and_gy: Any,
+        *inputs_and_gy: object,
         saved: tuple[Array, ...] | None = None,
         wanted: Collection[str] | None = None,
         out: Sequence[Array | None] | None = None,
         accumulate: bool = False,
         per_sample: bool = False,
-        **options: Any,
+        **options: object,
     ) -> tuple[Array | None, ...]:
         """Return the gradients of <gy, y>, one for each array input.
 
@@ -184,12 +190,12 @@ class Operator:
 
     def double_backward(
         self,
-        *inputs_gy_and_cotangents: Any,
+        *inputs_gy_and_cotangents: object,
         saved: tuple[Array, ...] | None = None,
         wanted: Collection[str] | None = None,
         out: Sequence[Array | None] | None = None,
         accumulate: bool = False,
-        **options: Any,
+        **options: object,
     ) -> tuple[Array | None, ...]:
         """Return the gradients of sum <h, gradient> over all first-order gradients.
 
@@ -203,11 +209,11 @@ class Operator:
 
     def jvp(
         self,
-        *inputs_and_tangents: Any,
+        *inputs_and_tangents: object,
         saved: tuple[Array, ...] | None = None,
         out: Array | None = None,
         accumulate: bool = False,
-        **options: Any,
+        **options: object,
     ) -> Array:
         """Return the derivative of y in the direction of the tangents, one for each input or None.
 
@@ -223,8 +229,8 @@ class Operator:
     def output_shape(
         self,
         sizes: Mapping[str, int],
-        arrays: Sequence[Any],
-        options: Mapping[str, Any],
+        arrays: Sequence[Shaped | None],
+        options: Mapping[str, object],
         attention: bool = False,
     ) -> tuple[int, ...]:
         """Return the shape of y, or of alpha, from the shapes of the inputs."""
@@ -232,11 +238,11 @@ class Operator:
         assert phase is not None
         return phase.output_shape(sizes, arrays, options)
 
-    def arguments(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+    def arguments(self, given: tuple[object, ...], options: Options) -> tuple[object, ...]:
         """Return the inputs by position; those given by name are removed from the options."""
         return self._phases["forward"].arguments(given, options)
 
-    def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def checked(self, options: Mapping[str, object]) -> Options:
         """Return all options except row numbers, converted to Python types."""
         return self._phases["forward"].checked(options)
 
@@ -273,7 +279,7 @@ class Operator:
             raise ValueError(f"{caller}: expected False, {self.name} has no such gradients")
         return bool(per_sample)
 
-    def _with_saved(self, name: str, saved: object) -> tuple[Phase, tuple[Any, ...]]:
+    def _with_saved(self, name: str, saved: object) -> tuple[Phase, tuple[object, ...]]:
         """Return the phase that takes stored intermediates, and these."""
         if saved is None or (isinstance(saved, tuple) and not saved):
             return self._phases[name], ()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from .. import _kernels
 from .._schema import Input, show_shape
 from .arrays import VARIANTS, Array, check_array, plain
-from .indices import check_integers
+from .indices import Indices, check_integers
 from .operator import Operator
 from .plan import Slot, solve_sizes
 
@@ -26,7 +25,7 @@ def words_of(op: str) -> list[str]:
     return bytes(letters.tolist()).decode().split()
 
 
-def _integers(label: str, values: Any, ndim: int) -> Any:
+def _integers(label: str, values: object, ndim: int) -> Indices:
     array = check_integers(label, values)
     if array.size == 0 and array.ndim == 1:
         array = np.empty((0,) + (2,) * (ndim - 1), np.int32)
@@ -63,7 +62,7 @@ class Partial:
         )
         self.names = names
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Array:
+    def __call__(self, *arguments: object, **keywords: object) -> Array:
         try:
             given = self.__signature__.bind(*arguments, **keywords).arguments
         except TypeError as error:
@@ -91,7 +90,7 @@ class Partial:
         if this is None:
             raise ValueError(f"{self.called}: {self.name}: expected an array, got None")
         indices = _integers(f"{self.called}: indices", given["indices"], 1)
-        pairs = np.empty((0, 2), np.int32)
+        pairs: Indices = np.empty((0, 2), np.int32)
         if self.declared.has_graph:
             pairs = _integers(f"{self.called}: adj_ja", given["adj_ja"], 2)
             if pairs.shape[1] != 2:
@@ -119,7 +118,7 @@ class Partial:
         return found
 
     def _check(
-        self, upstream: Array, arrays: Sequence[Array | None], indices: Any, pairs: Any
+        self, upstream: Array, arrays: Sequence[Array | None], indices: Indices, pairs: Indices
     ) -> None:
         """Refuse inconsistent shapes and indices."""
         words = words_of(self.op.name)
@@ -181,7 +180,7 @@ class Partial:
         return bool(number) if option.kind is bool else option.choices[number - 1]
 
     def _default_sizes(
-        self, arrays: Sequence[Array | None], pairs: Any, known: dict[str, int]
+        self, arrays: Sequence[Array | None], pairs: Indices, known: dict[str, int]
     ) -> None:
         """Set the numbers of nodes and edges that no operand determines, as Fortran does."""
         held = {
@@ -195,7 +194,7 @@ class Partial:
         if "num_edges" not in held:
             known["num_edges"] = int(pairs[:, 1].max(initial=0))
 
-    def _check_graph(self, adj_ia: Any, pairs: Any, known: Mapping[str, int]) -> None:
+    def _check_graph(self, adj_ia: Indices, pairs: Indices, known: Mapping[str, int]) -> None:
         steps = np.diff(adj_ia)
         if adj_ia[0] != 1 or adj_ia[-1] != len(pairs) + 1 or (steps < 0).any():
             raise ValueError(
@@ -217,8 +216,8 @@ class Partial:
         self,
         upstream: Array,
         arrays: Sequence[Array | None],
-        indices: Any,
-        pairs: Any,
+        indices: Indices,
+        pairs: Indices,
         output: Array,
     ) -> None:
         shapes = np.full((_MOST + 2, 2), -1, np.int64)

@@ -6,7 +6,6 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from .indices import Indices, check_rows, check_wanted
 from .memory import new_array
 from .plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
 from .threads import team
+from .types import Options, Shaped, Values
 
 _MOST_PLANS = 1000
 _PROPERTIES: Callable[[Array], tuple[object, ...]] = attrgetter("shape", "dtype.char")
@@ -108,7 +108,7 @@ class Phase:
         self.kernel = (special or ("double_backward" if second else name)) + "_kept" * keeping
         self._variants = self._compiled()
         self.interface = self._interface()
-        self._plans: dict[Any, Plan] = {}
+        self._plans: dict[tuple[object, ...] | None, Plan] = {}
 
     def _compiled(self) -> dict[str, Kernel]:
         return compiled(self.declaration, self.kernel)
@@ -120,7 +120,7 @@ class Phase:
         """Return the signature of the phase: its arrays, the options, then these keywords."""
         return self.signature.readable(self._cotangents, self._needed, keywords)
 
-    def arguments(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+    def arguments(self, given: tuple[object, ...], options: Options) -> tuple[object, ...]:
         """Return the arguments by position; those given by name are removed from the options."""
         if self.named.isdisjoint(options):
             return given
@@ -131,14 +131,14 @@ class Phase:
         """The phases whose kernels this one runs."""
         return (self,)
 
-    def shares(self, values: dict[str, Any]) -> Iterator[tuple[Phase, dict[str, Any]]]:
+    def shares(self, values: Values) -> Iterator[tuple[Phase, Values]]:
         """Yield each of these phases with its arguments by name, out of those of this one."""
         yield self, values
 
     def run(
         self,
-        given: Sequence[Any],
-        options: dict[str, Any],
+        given: Sequence[object],
+        options: Options,
         wanted: Collection[str] | None = None,
         out: Sequence[Array | None] | None = None,
         accumulate: bool = False,
@@ -174,13 +174,13 @@ class Phase:
 
     def prepared(
         self,
-        given: Sequence[Any],
-        options: dict[str, Any],
+        given: Sequence[object],
+        options: Options,
         wanted: Collection[str] | None,
-        threads: Any,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-    ) -> dict[str, Any] | None:
+        threads: object,
+        inputs: Sequence[object],
+        outputs: Sequence[object],
+    ) -> Options | None:
         """Return the arguments of the kernel by name, with stand-ins for `threads`, the inputs that
         are given and the requested outputs; None if the outputs are constants."""
         options, rows = self._without_rows(options)
@@ -190,7 +190,7 @@ class Phase:
         values = self._values(plan, given, rows, (threads, False), inputs, outputs)
         return dict(zip(plan.names, values, strict=True))
 
-    def _without_rows(self, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _without_rows(self, options: Options) -> tuple[Options, Options]:
         """Return the options, and those among them that are row numbers."""
         rows = {n: options[n] for n in self.signature.indexed if n in options}
         return {n: value for n, value in options.items() if n not in rows}, rows
@@ -198,22 +198,25 @@ class Phase:
     def _values(
         self,
         plan: Plan,
-        given: Sequence[Any],
-        rows: Mapping[str, Any],
-        run: tuple[Any, Any],
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-    ) -> list[Any]:
+        given: Sequence[object],
+        rows: Mapping[str, object],
+        run: tuple[object, object],
+        inputs: Sequence[object],
+        outputs: Sequence[object],
+    ) -> list[object]:
         """Return what `plan.names` lists; `run` is threads and accumulate."""
-        indices = given[0]._indices(plan.read) if plan.read else ()
-        if plan.indexed:
-            lengths = plan.indexed.items()
-            indices += tuple(self._rows(n, rows.get(n), length, given[0]) for n, length in lengths)
+        indices: tuple[Indices, ...] = ()
+        if plan.read or plan.indexed:
+            graph = given[0]
+            assert isinstance(graph, Graph)
+            indices = graph._indices(plan.read)
+            for name, length in plan.indexed.items():
+                indices += (self._rows(name, rows.get(name), length, graph),)
         if plan.zeros:
             inputs = [*inputs, *(np.zeros(shape, plan.dtype).T for shape in plan.zeros)]
         return [*plan.constants, *run, *indices, *inputs, *outputs]
 
-    def _rows(self, name: str, rows: Any, length: int | None, graph: Graph) -> Indices:
+    def _rows(self, name: str, rows: object, length: int | None, graph: Graph) -> Indices:
         """Return the row numbers of an option, 1-based; 0 for none."""
         option = self.signature.indexed[name]
         label = f"{self.caller}: {name}"
@@ -224,7 +227,7 @@ class Phase:
         counted: Indices = check_rows(label, option, rows, length, ends).astype(np.int64) + 1
         return counted
 
-    def _inputs(self, given: Sequence[Any]) -> list[Array]:
+    def _inputs(self, given: Sequence[object]) -> list[Array]:
         """Return the arrays as the kernel takes them."""
         return [
             (a if a.flags.carray and a.dtype.isnative else plain(a)).T
@@ -240,7 +243,10 @@ class Phase:
         return dict.fromkeys([*names, *(tag + y for y in signature.results for tag in ("g", "dg"))])
 
     def output_shape(
-        self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
+        self,
+        sizes: Mapping[str, int],
+        arrays: Sequence[Shaped | None],
+        options: Mapping[str, object],
     ) -> tuple[int, ...]:
         """Return the shape of the first output from the shapes of the inputs."""
         return solved_shapes(
@@ -254,7 +260,7 @@ class Phase:
         )[next(iter(self.outputs))]
 
     def _plan(
-        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+        self, given: Sequence[object], options: Options, wanted: Collection[str] | None
     ) -> Plan | None:
         """Return the plan of a call, cached by everything it depends on; None if its arrays are on
         a CUDA device."""
@@ -275,10 +281,10 @@ class Phase:
         return plan
 
     def _key(
-        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
-    ) -> tuple[Any, ...] | None:
+        self, given: Sequence[object], options: Options, wanted: Collection[str] | None
+    ) -> tuple[object, ...] | None:
         """Return the cache key of the plan; None if an argument has an unexpected type."""
-        kinds: list[Any] = []
+        kinds: list[object] = []
         for argument in given:
             if type(argument) is np.ndarray:
                 kinds.append(self.properties(argument))
@@ -297,7 +303,7 @@ class Phase:
         return *kinds, wanted
 
     def _make_plan(
-        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+        self, given: Sequence[object], options: Options, wanted: Collection[str] | None
     ) -> Plan:
         graph, arrays = self._split(given)
         options = self.checked(options)
@@ -314,16 +320,18 @@ class Phase:
             self._wants(wanted, arrays),
         )
 
-    def _split(self, given: Sequence[Any]) -> tuple[Graph | None, list[Any]]:
+    def _split(self, given: Sequence[object]) -> tuple[Graph | None, list[object]]:
         """Return the graph, and one array or None for each slot."""
-        rest, graph = list(given), None
+        rest = list(given)
         kept = [rest.pop()] if self.takes_kept else []
+        graph: Graph | None = None
         if self.signature.has_graph and rest:
-            graph = rest.pop(0)
-            if not isinstance(graph, Graph):
+            first = rest.pop(0)
+            if not isinstance(first, Graph):
                 raise TypeError(
-                    f"{self.caller}: graph: expected pyops.Graph, got {type(graph).__name__}"
+                    f"{self.caller}: graph: expected pyops.Graph, got {type(first).__name__}"
                 )
+            graph = first
         most = len(self.signature.inputs)
         count, odd = divmod(len(rest) - self.seeds, self.groups)
         if odd or not self.signature.required <= count <= most:
@@ -332,14 +340,14 @@ class Phase:
                 f"{self.caller}: expected arguments ({', '.join(self._names)}), got {count} of them"
             )
         padding = [None] * (most - count)
-        arrays = [*rest[:count], *padding]
+        arrays: list[object] = [*rest[:count], *padding]
         if self.name != "forward":
             arrays += rest[count : count + self.seeds] or [None] * len(self.signature.results)
         if self.groups == 2:
             arrays += [*rest[count + self.seeds :], *padding]
         return graph, [*arrays, *kept]
 
-    def _complete(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _complete(self, options: Mapping[str, object]) -> Options:
         """Return all options in the declared order, defaults included."""
         self._refuse_unknown(options)
         declared = self.signature.options
@@ -348,7 +356,7 @@ class Phase:
                 raise TypeError(f"{self.caller}: {name}: expected this option, it has no default")
         return {name: options.get(name, option.default) for name, option in declared.items()}
 
-    def _refuse_unknown(self, options: Mapping[str, Any]) -> None:
+    def _refuse_unknown(self, options: Mapping[str, object]) -> None:
         declared = self.signature.options
         for name in options.keys() - declared.keys():
             valid = ", ".join([*declared, *self.signature.indexed]) or "none"
@@ -357,11 +365,11 @@ class Phase:
                 f"arguments are: {', '.join(self._names)}"
             )
 
-    def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def checked(self, options: Mapping[str, object]) -> Options:
         """Return all options, converted to Python types."""
         return check_options(self.caller, self.signature.options, self._complete(options))
 
-    def _wants(self, wanted: Collection[str] | None, arrays: Sequence[Any]) -> tuple[str, ...]:
+    def _wants(self, wanted: Collection[str] | None, arrays: Sequence[object]) -> tuple[str, ...]:
         """Return the outputs to compute; by default those of all inputs given."""
         if self.name == "forward":
             return tuple(self.outputs)

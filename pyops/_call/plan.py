@@ -6,13 +6,13 @@ import functools
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 
 from .._schema import ANY, INDEX_ARRAYS, Option, Procedure, Shape, Signature, Size, show_shape
 from ..graph import Graph
-from .arrays import VARIANTS, check_array, check_number, check_size
+from .arrays import VARIANTS, Array, check_array, check_number, check_size
+from .types import Dtype, Options, Shaped
 
 Kernel = Callable[..., int]
 
@@ -38,8 +38,8 @@ class Plan:
     """Plan to call one compiled variant with arrays of certain shapes."""
 
     kernel: Kernel
-    dtype: np.dtype[Any]
-    constants: tuple[Any, ...]
+    dtype: Dtype
+    constants: tuple[object, ...]
     """Sizes, choices, bit masks, and placeholders for arrays not given or not requested."""
     indices: tuple[str, ...]
     """Index arrays to take from the graph."""
@@ -47,7 +47,7 @@ class Plan:
     """Shapes of zero cotangents gy, to allocate where none are given and the kernel reads them."""
     outputs: tuple[tuple[int, ...] | None, ...]
     """Shapes of the requested outputs."""
-    order: Callable[[Sequence[Any]], tuple[Any, ...]]
+    order: Callable[[Sequence[object]], tuple[object, ...]]
     """Orders constants, threads, accumulate, indices, row numbers, inputs, zeros and outputs as
     the kernel's arguments."""
     names: tuple[str, ...]
@@ -62,7 +62,7 @@ class Plan:
     """Index arrays, with "" for those that the kernel does not read."""
 
     @functools.cached_property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """The constants by name, without placeholders."""
         return {
             name: value
@@ -83,8 +83,8 @@ def make_plan(
     interface: Procedure,
     graph: Graph | None,
     slots: Sequence[Slot],
-    arrays: Sequence[Any],
-    options: Mapping[str, Any],
+    arrays: Sequence[object],
+    options: Mapping[str, object],
     outputs: Mapping[str, Shape],
     wanted: Collection[str],
 ) -> Plan:
@@ -95,7 +95,7 @@ def make_plan(
     named = dict(zip(signature.inputs, arrays, strict=False))
     if signature.one_of and all(named[name] is None for name in signature.one_of):
         raise TypeError(f"{caller}: expected {' or '.join(signature.one_of)}, got neither")
-    dtype = check_arrays(caller, slots, arrays)
+    dtype, arrays = check_arrays(caller, slots, arrays)
     declared = {s.name: s.shape for s in slots} | dict(outputs)
     slots, outputs, codes["packed"] = _choose_forms(signature, slots, arrays, outputs)
     solve_sizes(signature, caller, slots, arrays, options, known)
@@ -151,8 +151,8 @@ def solved_shapes(
     caller: str,
     known: Mapping[str, int],
     slots: Sequence[Slot],
-    arrays: Sequence[Any],
-    options: Mapping[str, Any],
+    arrays: Sequence[Shaped | None],
+    options: Mapping[str, object],
     outputs: Mapping[str, Shape],
 ) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the outputs, for arrays that have shapes but perhaps no elements."""
@@ -163,7 +163,9 @@ def solved_shapes(
     return {n: tuple(size.value(found) for size in shape) for n, shape in outputs.items()}
 
 
-def _places(names: Sequence[str], declared: Mapping[str, Shape], chosen: Container[Shape]) -> Any:
+def _places(
+    names: Sequence[str], declared: Mapping[str, Shape], chosen: Container[Shape]
+) -> tuple[int, ...]:
     return tuple(i for i, name in enumerate(names) if declared[name] in chosen)
 
 
@@ -172,10 +174,10 @@ def _bits(flags: Sequence[bool]) -> int:
 
 
 def check_options(
-    caller: str, declared: Mapping[str, Option], options: Mapping[str, Any]
-) -> dict[str, Any]:
+    caller: str, declared: Mapping[str, Option], options: Mapping[str, object]
+) -> Options:
     """Return the options, converted to Python types."""
-    found: dict[str, Any] = {}
+    found: Options = {}
     for name, option in declared.items():
         label, value = f"{caller}: {name}", options[name]
         if option.choices:
@@ -192,7 +194,7 @@ def check_options(
 
 
 def _codes(
-    declared: Mapping[str, Option], options: Mapping[str, Any]
+    declared: Mapping[str, Option], options: Mapping[str, object]
 ) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
     """Return the integer codes of the choices, the sizes and the real numbers of the options."""
     codes: dict[str, int] = {}
@@ -200,26 +202,33 @@ def _codes(
     numbers: dict[str, float] = {}
     for name, option in declared.items():
         value = options[name]
-        if option.choices:
-            codes[name] = int(value) if option.kind is bool else 1 + option.choices.index(value)
-        elif option.is_size:
+        if option.kind is bool:
+            codes[name] = int(value is True)
+        elif option.choices:
+            codes[name] = 1 + option.choices.index(value)
+        elif isinstance(value, int):
             sizes[name] = value
-        else:
+        elif isinstance(value, float):
             numbers[name] = value
     return codes, sizes, numbers
 
 
-def check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> np.dtype[Any]:
-    """Return the common dtype of all arrays given, in native byte order."""
+def check_arrays(
+    caller: str, slots: Sequence[Slot], arrays: Sequence[object]
+) -> tuple[Dtype, list[Array | None]]:
+    """Return the common dtype of all arrays given, in native byte order, and the arrays."""
     first = ""
-    dtype: np.dtype[Any] | None = None
-    for slot, array in zip(slots, arrays, strict=True):
+    dtype: Dtype | None = None
+    found: list[Array | None] = []
+    for slot, given in zip(slots, arrays, strict=True):
         label = f"{caller}: {slot.label}"
-        if array is None:
+        if given is None:
             if slot.needed:
                 raise TypeError(f"{label}: expected a NumPy array, got None")
+            found.append(None)
             continue
-        check_array(label, array)
+        array = check_array(label, given)
+        found.append(array)
         if slot.shape is not ANY and all(len(form) != array.ndim for form in slot.forms):
             forms = " or ".join(show_shape(form, {}) for form in slot.forms)
             raise ValueError(f"{label}: expected shape {forms}, got {array.shape}")
@@ -228,13 +237,13 @@ def check_arrays(caller: str, slots: Sequence[Slot], arrays: Sequence[Any]) -> n
         elif array.dtype.char != dtype.char:
             raise TypeError(f"{label}: expected {dtype} like {first}, got {array.dtype}")
     assert dtype is not None
-    return dtype
+    return dtype, found
 
 
 def _choose_forms(
     signature: Signature,
     slots: Sequence[Slot],
-    arrays: Sequence[Any],
+    arrays: Sequence[Shaped | None],
     outputs: Mapping[str, Shape],
 ) -> tuple[list[Slot], dict[str, Shape], int]:
     """Select the form of each input by rank; return slots, outputs and bits of second forms."""
@@ -259,8 +268,8 @@ def solve_sizes(
     signature: Signature,
     caller: str,
     slots: Sequence[Slot],
-    arrays: Sequence[Any],
-    options: Mapping[str, Any],
+    arrays: Sequence[Shaped | None],
+    options: Mapping[str, object],
     known: dict[str, int],
 ) -> None:
     """Solve for all sizes from the inputs, then refuse every shape that contradicts them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from .elementwise import (
 from .operator import OPERATORS, Operator
 from .phase import Phase, compiled
 from .plan import Plan, check_arrays
+from .types import Dtype, Options, Shaped
 
 
 class Axes(NamedTuple):
@@ -43,17 +44,18 @@ class Axes(NamedTuple):
         return self.keep, tuple(0 if n == 1 else next(own) for n in self.keep)
 
 
-def check_axis(caller: str, axis: Any) -> int | tuple[int, ...] | None:
+def check_axis(caller: str, axis: object) -> int | tuple[int, ...] | None:
     """Return the axes that an option names; None stands for all."""
     if axis is None:
         return None
-    numbers = axis if isinstance(axis, tuple) else (axis,)
-    for number in numbers:
+    checked = []
+    for number in axis if isinstance(axis, tuple) else (axis,):
         if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)):
             raise TypeError(
                 f"{caller}: axis: expected an integer, a tuple of them or None, got {axis!r}"
             )
-    return tuple(map(int, numbers)) if isinstance(axis, tuple) else int(axis)
+        checked.append(int(number))
+    return tuple(checked) if isinstance(axis, tuple) else checked[0]
 
 
 def reduced(
@@ -87,41 +89,52 @@ del OPERATORS[SELECT.name]
 class ReductionPhase(BroadcastPhase):
     """Phase of sum or mean; its derivatives are sums and copies."""
 
-    def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def checked(self, options: Mapping[str, object]) -> Options:
         axis, keepdims = self._complete(options).values()
         if not isinstance(keepdims, (bool, np.bool_)):
             raise TypeError(f"{self.caller}: keepdims: expected True or False, got {keepdims!r}")
         return {"axis": check_axis(self.caller, axis), "keepdims": bool(keepdims)}
 
+    def _axes(self, x: Shaped | None, options: Mapping[str, object]) -> Axes:
+        assert x is not None
+        axis, keepdims = self.checked(options).values()
+        return reduced(self.caller, x.shape, check_axis(self.caller, axis), keepdims is True)
+
     def output_shape(
-        self, sizes: Mapping[str, int], arrays: Sequence[Any], options: Mapping[str, Any]
+        self,
+        sizes: Mapping[str, int],
+        arrays: Sequence[Shaped | None],
+        options: Mapping[str, object],
     ) -> Lengths:
-        options = self.checked(options)
-        return reduced(self.caller, arrays[0].shape, options["axis"], options["keepdims"]).shape
+        return self._axes(arrays[0], options).shape
 
     def _checked(
-        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
-    ) -> tuple[dict[str, Any], Axes, np.dtype[Any], list[Any]]:
+        self, given: Sequence[object], options: Options, wanted: Collection[str] | None
+    ) -> tuple[dict[str, Array], Axes, Dtype, list[Lengths | None]]:
         """Return arrays by name, axes, dtype and the shapes of the requested outputs."""
-        _, arrays = self._split(given)
-        options = self.checked(options)
-        names = self._wants(wanted, arrays)
-        dtype = check_arrays(self.caller, self.slots, arrays)
-        axes = reduced(self.caller, arrays[0].shape, options["axis"], options["keepdims"])
-        shapes = {"x": arrays[0].shape, "gy": axes.shape}
+        _, split = self._split(given)
+        self.checked(options)
+        names = self._wants(wanted, split)
+        dtype, arrays = check_arrays(self.caller, self.slots, split)
+        axes = self._axes(arrays[0], options)
+        held = self._by_name(arrays)
+        shapes = {"x": held["x"].shape, "gy": axes.shape}
         self._expect(arrays, shapes)
-        held = dict(zip((slot.name for slot in self.slots), arrays, strict=True))
         return held, axes, dtype, self._shapes(names, shapes)
 
+    def _by_name(self, arrays: Sequence[object]) -> dict[str, Array]:
+        """Return the arrays that are given."""
+        named = zip((slot.name for slot in self.slots), arrays, strict=True)
+        return {name: array for name, array in named if isinstance(array, np.ndarray)}
+
     def _make_plan(
-        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+        self, given: Sequence[object], options: Options, wanted: Collection[str] | None
     ) -> Plan:
         held, axes, dtype, outputs = self._checked(given, options, wanted)
         x = held["x"]
         operands = {
             kernel_name(name): axes.strides(a) if name == "gy" else (a.shape, element_strides(a))
             for name, a in held.items()
-            if a is not None
         }
         inner = {"y": axes.keep, "gx": x.shape, "dx": x.shape, "dgy": axes.keep}
         mean = self.function == "mean"
@@ -138,7 +151,7 @@ class ReductionPhase(BroadcastPhase):
             },
             dtype,
             outputs,
-            constant=axes.terms,
+            constant=float(axes.terms),
             divisor=axes.terms if mean else 1.0,
             fill=math.nan if mean and self.name == "forward" else 0.0,
         )
@@ -153,7 +166,7 @@ class ExtremePhase(ReductionPhase):
             self.kernel = f"extreme_{self.kernel}"  # a sequence of other kernels
 
     def _make_plan(
-        self, given: Sequence[Any], options: dict[str, Any], wanted: Collection[str] | None
+        self, given: Sequence[object], options: Options, wanted: Collection[str] | None
     ) -> Plan:
         held, axes, dtype, outputs = self._checked(given, options, wanted)
         x = held["x"]
@@ -173,17 +186,16 @@ class ExtremePhase(ReductionPhase):
         if self.name == "forward":
             return plan
         made = [name for name, s in zip(self.outputs, outputs, strict=True) if s is not None]
-        given = [name for name, array in held.items() if array is not None]
         return replace(
             plan,
             constants=(axes.keep, OPERATIONS[self.function]),
-            names=("keep", "operation", "threads", "accumulate", *given, *made),
+            names=("keep", "operation", "threads", "accumulate", *held, *made),
         )
 
     def run(
         self,
-        given: Sequence[Any],
-        options: dict[str, Any],
+        given: Sequence[object],
+        options: Options,
         wanted: Collection[str] | None = None,
         out: Sequence[Array | None] | None = None,
         accumulate: bool = False,
@@ -206,21 +218,24 @@ class ExtremePhase(ReductionPhase):
         )
 
     def _derivatives(
-        self, given: Sequence[Any], options: dict[str, Any], plan: Plan
+        self, given: Sequence[object], options: Options, plan: Plan
     ) -> list[Array | None]:
         """Return the outputs that the plan has a shape for, by a mask of the extreme elements."""
-        held = dict(zip((slot.name for slot in self.slots), self._split(given)[1], strict=True))
+        held = self._by_name(self._split(given)[1])
         x, g, h = held["x"], held.get("gy"), held.get("hx")
         y = OPERATORS[self.function](x, axis=options.get("axis"), keepdims=True)
         one = np.broadcast_to(np.ones((), x.dtype), x.shape)
-        number: Any = SELECT.backward(x, y, one, wanted=("x2",))[1]
-        results: list[Any] = [None if s is None else np.zeros(s, x.dtype) for s in plan.outputs]
+        _, number = SELECT.backward(x, y, one, wanted=("x2",))
+        assert number is not None
+        results = [None if s is None else np.zeros(s, x.dtype) for s in plan.outputs]
         if self.name == "backward" and g is not None and results[0] is not None:
             shares = np.broadcast_to(g.reshape(y.shape) / number, x.shape)
             results[0] = SELECT.backward(x, y, shares, wanted=("x1",))[0]
-        if self.name != "backward" and h is not None and results[-1] is not None:
-            total: Any = SELECT.backward(x, y, h, wanted=("x2",))[1]
-            results[-1][...] = np.divide(total, number).reshape(results[-1].shape)
+        last = results[-1]
+        if self.name != "backward" and h is not None and last is not None:
+            _, total = SELECT.backward(x, y, h, wanted=("x2",))
+            assert total is not None
+            last[...] = np.divide(total, number).reshape(last.shape)
         return results
 
 
