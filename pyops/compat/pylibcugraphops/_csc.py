@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from ..._call.indices import check_indices
+from ..._call.arrays import Array
+from ..._call.indices import Indices, check_indices
 from ...graph import Graph
 from ._names import names_of_call
+from ._queue import AnyGraph
 
 Integers = npt.ArrayLike
 _NAMES = {"num_src": "n_src_nodes", "edge_ids": "map_csc_to_coo"}
@@ -20,11 +20,12 @@ class BipartiteCsc:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.made: dict[Any, Any] = {}
-        """Graphs and arrays derived from this graph by calls, see `_queue.made_of`."""
+        self.derived_graphs: dict[str, AnyGraph] = {}
+        self.derived_arrays: dict[str, Array | Indices] = {}
+        """Caches of calls, see `_queue`."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "made": {}}
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "derived_graphs": {}, "derived_arrays": {}}
 
     @property
     def n_src_nodes(self) -> int:

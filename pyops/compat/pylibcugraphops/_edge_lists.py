@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from ..._call.indices import check_indices, check_integers
 from ...graph import Graph
-from ._queue import there
-from ._remembered import on_host, remembered
+from ._index_cache import cached, on_host
+from ._queue import AnyGraph, current_device
 
 Integers = npt.ArrayLike
 
 
-def graph_of(caller: str, coo_idx: Integers, **packed: Integers) -> Any:
+def graph_of(caller: str, coo_idx: Integers, **packed: Integers) -> AnyGraph:
     """Return the graph of a call, on the device of its arrays."""
 
-    def make() -> Any:
+    def make() -> AnyGraph:
         graph = _checked(caller, coo_idx, **packed)
-        if there() is None:
+        if current_device() is None:
             return graph
-        return remembered(f"graph of {graph.num_dst} nodes", [coo_idx], graph.to_device)
+        return cached(f"graph of {graph.num_dst} nodes", [coo_idx], graph.to_device)
 
-    return remembered(f"coo_idx {' '.join(packed)}", [coo_idx, *packed.values()], make)
+    return cached(f"coo_idx {' '.join(packed)}", [coo_idx, *packed.values()], make)
 
 
 def _checked(caller: str, coo_idx: Integers, **packed: Integers) -> Graph:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
 
-from ._queue import there
+from ._queue import Values, current_device
 
 
 class MMAOp(Enum):
@@ -22,8 +21,8 @@ class MMAOp(Enum):
 _PRECISIONS = {None: "highest", MMAOp.HighPrecision: "highest", MMAOp.LowPrecision: "tf32"}
 
 
-def precision_of(caller: str, mma_operation: object) -> dict[str, Any]:
+def precision_of(caller: str, mma_operation: object) -> Values:
     """Return the operator's option for such an operation, none if arrays are on the host."""
     if mma_operation is not None and not isinstance(mma_operation, MMAOp):
         raise TypeError(f"{caller}: mma_operation: expected MMAOp, got {mma_operation!r}")
-    return {} if there() is None else {"precision": _PRECISIONS[mma_operation]}
+    return {} if current_device() is None else {"precision": _PRECISIONS[mma_operation]}

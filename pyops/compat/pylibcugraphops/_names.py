@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
 
 from ..._call.compound import COMPOUNDS
 from ..._call.operator import OPERATORS
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 REFUSALS = TypeError, ValueError, IndexError, OverflowError, NotImplementedError, MemoryError
 KNOWN = "|".join(["Graph", *OPERATORS, *COMPOUNDS])
 BENEATH = re.compile(rf"(?:{KNOWN})(?:\.\w+)?: (?:(?:out: )?(\w+): )?")
@@ -37,17 +34,3 @@ def names_of_call(caller: str, names: Mapping[str, str]) -> Iterator[None]:
     else:
         return
     raise refusal from None
-
-
-def in_names_of_call(names: Mapping[str, str]) -> Callable[[Function], Function]:
-    """Decorate a function to do the same under its own name."""
-
-    def decorate(function: Function) -> Function:
-        @functools.wraps(function)
-        def call(*arguments: Any, **keywords: Any) -> Any:
-            with names_of_call(function.__name__, names):
-                return function(*arguments, **keywords)
-
-        return call  # type: ignore[return-value]
-
-    return decorate

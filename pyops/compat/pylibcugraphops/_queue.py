@@ -3,138 +3,210 @@
 All arrays of a call are on one device or all on the host; device arrays may belong to any library
 that supports DLPack. Graphs are made from arrays of either kind, checked on the host, and copied to
 a device on the first call with arrays there, as are arrays that calls derive from graphs.
+
+The code of the calls is that for host memory: their arrays are typed as NumPy's, whose functions
+CuPy's arrays implement.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from ..._call import arrays
 from ..._call.arrays import Array
+from ..._call.indices import Indices
 from ...graph import Graph
+from ._names import names_of_call
 
 if TYPE_CHECKING:
+    from ...cuda import DeviceGraph
     from ...cuda._device import Platform
+    from ._csc import BipartiteCsc
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Found = TypeVar("Found", bound="Array | Indices")
+Derived = TypeVar("Derived")
+HINTS = {
+    "graph": "BipartiteCsc",
+    "aggregation_operation": "AggOp",
+    "output_extrema_location": "Indices",
+    "mma_operation": "MMAOp",
+    **dict.fromkeys(("coo_idx", "src_offsets", "dst_offsets", "dst_edge_index"), "Integers"),
+    **dict.fromkeys(
+        ("dim_node", "dim_edge", "dim_src", "dim_dst", "cuda_stream", "stream_id"), "int"
+    ),
+}
+"""Types of the arguments that are not arrays of features."""
+PLAIN = inspect.Parameter.POSITIONAL_OR_KEYWORD
 STREAMS = "cuda_stream", "stream_id"
+AnyGraph: TypeAlias = "Graph | DeviceGraph"
+Values: TypeAlias = dict[str, Any]
+"""Arguments by name, of a call or of an operator, which check them."""
 
 
-class There(NamedTuple):
-    """The device of a call's arrays, if they are on a device."""
+class Device(NamedTuple):
+    """The device of a call's arrays."""
 
     platform: Platform
-    device: int
+    number: int
 
 
-_there: ContextVar[There | None] = ContextVar("_there", default=None)
+_device: ContextVar[Device | None] = ContextVar("_device", default=None)
 
 
-def there() -> There | None:
+def current_device() -> Device | None:
     """Return the device of the running call, None on the host."""
-    return _there.get()
+    return _device.get()
 
 
-def on_device(value: Any) -> bool:
+def on_device(value: object) -> bool:
     """Return whether a value is an array on a device."""
     return arrays.on_device(value) and hasattr(value, "dtype")
 
 
-def queued(function: Function) -> Function:
-    """Decorate a call to also accept device arrays, for which it uses the stream given.
+def queued(names: Mapping[str, str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a call to also accept device arrays, see `queue`."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(function)
+        name, doc, module = function.__name__, function.__doc__, function.__module__
+        return queue(name, doc, module, signature, lambda values: function(**values), names)
+
+    return decorate
+
+
+def queue(
+    name: str,
+    doc: str | None,
+    module: str,
+    signature: inspect.Signature,
+    function: Callable[[Values], None],
+    names: Mapping[str, str],
+) -> Callable[..., None]:
+    """Make a call, whose device arrays are queued on the stream given.
 
     Always checks what the signature declares: arrays that may not be None, flags, the stream.
+    Errors of the operators have their `names` of arguments translated to those of the call.
     """
-    caller, signature = function.__name__, inspect.signature(function)
     hints = {name: p.annotation for name, p in signature.parameters.items()}
     needed = [name for name, hint in hints.items() if hint == "Array"]
     flags = [name for name, hint in hints.items() if hint == "bool"]
 
-    def checked(given: dict[str, Any]) -> Any:
-        for name in needed:
-            if given[name] is None:
-                check_array(f"{caller}: {name}", None)
-        return function(**given)
+    def checked(values: Values) -> None:
+        for argument in needed:
+            if values[argument] is None:
+                check_array(f"{name}: {argument}", None)
+        if names:
+            with names_of_call(name, names):
+                function(values)
+        else:
+            function(values)
 
-    @functools.wraps(function)
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        try:
-            bound = signature.bind(*arguments, **keywords)
-        except TypeError as error:
-            raise TypeError(f"{caller}: {error}") from None
-        bound.apply_defaults()
-        given = bound.arguments
-        for name in flags:
-            check_flag(f"{caller}: {name}", given[name])
-        check_stream(caller, given)
-        if any(map(on_device, given.values())):
-            return run(caller, given, checked)
-        return checked(given)
+    def call(*arguments: object, **keywords: object) -> None:
+        values = bind(name, signature, arguments, keywords)
+        for flag in flags:
+            check_flag(f"{name}: {flag}", values[flag])
+        run(name, values, checked)
 
-    return call  # type: ignore[return-value]
+    call.__name__ = call.__qualname__ = name
+    call.__doc__, call.__module__ = doc, module
+    vars(call)["__signature__"] = signature
+    return call
 
 
-def check_flag(label: str, value: Any) -> None:
+def signature_of(
+    names: Iterable[str],
+    defaults: Mapping[str, object],
+    optional: Collection[str] = (),
+    keywords: Mapping[str, object] | None = None,
+) -> inspect.Signature:
+    """Return the signature of a call, for arguments that are arrays where HINTS has no other type;
+    those that are `optional` have no default but may be None."""
+    by_name, parameters = keywords or {}, []
+    values = dict.fromkeys(names, inspect.Parameter.empty) | {**defaults, **by_name}
+    for name, default in values.items():
+        hint = HINTS.get(name, "Array")
+        hint = f"{hint} | None" if name in optional or default is None else hint
+        parameter = inspect.Parameter(name, PLAIN, default=default, annotation=hint)
+        kind = inspect.Parameter.KEYWORD_ONLY if name in by_name else PLAIN
+        parameters.append(parameter.replace(kind=kind))
+    return inspect.Signature(parameters)
+
+
+def bind(
+    caller: str,
+    signature: inspect.Signature,
+    arguments: tuple[object, ...],
+    keywords: Values,
+) -> Values:
+    """Return the arguments of a call by name, defaults included."""
+    try:
+        bound = signature.bind(*arguments, **keywords)
+    except TypeError as error:
+        raise TypeError(f"{caller}: {error}") from None
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def check_flag(label: str, value: object) -> None:
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{label}: expected True or False, got {value!r}")
 
 
-def check_stream(caller: str, given: Mapping[str, Any]) -> int:
-    """Return the stream among the arguments of a call, as an address."""
-    name = next(name for name in STREAMS if name in given)
-    return arrays.check_size(f"{caller}: {name}", given[name], 0, 2**63 - 1)
-
-
-def run(caller: str, given: dict[str, Any], function: Callable[[dict[str, Any]], Any]) -> Any:
-    """Run a call on the stream among its arguments, on the device of its first array."""
+def run(caller: str, values: Values, function: Callable[[Values], None]) -> None:
+    """Run a call; on the stream among its arguments if there are arrays on a device."""
+    stream_name = next(name for name in STREAMS if name in values)
+    address = arrays.check_size(f"{caller}: {stream_name}", values[stream_name], 0, 2**63 - 1)
+    names = [name for name, value in values.items() if on_device(value)]
+    if not names:
+        function(values)
+        return
     from ...cuda._device import platform
 
     on = platform(caller)
-    stream = check_stream(caller, given)
 
-    def adopt(name: str) -> tuple[Any, int]:
+    def adopt(name: str) -> tuple[object, int]:
         try:
-            return on.adopt(given[name])
+            return on.adopt(values[name])
         except BufferError as error:
             raise TypeError(f"{caller}: {name}: expected an array to share: {error}") from error
 
-    first, *others = (name for name, value in given.items() if on_device(value))
-    _, number = adopt(first)
-    with on.on(number), on.stream(stream):
-        arrays = dict(given)
-        for name in (first, *others):
-            arrays[name], device = adopt(name)
+    _, number = adopt(names[0])
+    with on.on(number), on.stream(address):
+        adopted = dict(values)
+        for name in names:
+            adopted[name], device = adopt(name)
             if device != number:
                 raise ValueError(
-                    f"{caller}: {name}: expected device {number} like {first}, got device {device}"
+                    f"{caller}: {name}: expected device {number} like {names[0]}, "
+                    f"got device {device}"
                 )
-        token = _there.set(There(on, number))
+        token = _device.set(Device(on, number))
         try:
-            return function(arrays)
+            function(adopted)
         finally:
-            _there.reset(token)
+            _device.reset(token)
 
 
-def check_array(label: str, array: Any) -> Array:
+def check_array(label: str, array: object) -> Array:
     """Return the argument if it is an array of supported precision on the device of the call."""
-    if there() is None:
+    if current_device() is None:
         return arrays.check_array(label, array)
-    _refuse_on_host(label, array)
-    if array.dtype.char not in arrays.VARIANTS:
-        raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
-    found: Array = array
+    found: Array = _check_device_array(label, array)
+    if found.dtype.char not in arrays.VARIANTS:
+        raise TypeError(f"{label}: expected float32 or float64, got {found.dtype}")
     return found
 
 
-def check_output(label: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def check_output(
+    label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]
+) -> Array:
     """Return an output array if it has the given shape and dtype."""
-    if there() is None:
+    if current_device() is None:
         return arrays.check_output(label, array, shape, dtype)
     found = check_array(label, array)
     if found.dtype != dtype:
@@ -143,36 +215,55 @@ def check_output(label: str, array: Any, shape: tuple[int, ...], dtype: np.dtype
     return found
 
 
-def check_numbers(label: str, array: Any, shape: tuple[int, ...]) -> Any:
+def check_numbers(label: str, array: object, shape: tuple[int, ...]) -> Indices:
     """Return a device array for indices if it is an integer array of this shape."""
-    _refuse_on_host(label, array)
-    if array.dtype not in (np.int32, np.int64):
-        raise TypeError(f"{label}: expected int32 or int64, got {array.dtype}")
-    arrays.check_place(label, array, shape)
-    return array
+    found: Indices = _check_device_array(label, array)
+    if found.dtype not in (np.int32, np.int64):
+        raise TypeError(f"{label}: expected int32 or int64, got {found.dtype}")
+    arrays.check_place(label, found, shape)
+    return found
 
 
-def _refuse_on_host(label: str, array: Any) -> None:
+def _check_device_array(label: str, array: Any) -> Any:
     if not on_device(array):
         raise TypeError(
             f"{label}: expected an array on the device like the other arguments, "
             f"got {arrays.kind_of(array)}"
         )
+    return array
 
 
-def graph_for(holder: Any) -> Any:
+def graph_for(holder: BipartiteCsc) -> AnyGraph:
     """Return the graph of a holder made by `make_csc` and the like, on the device of the call."""
-    return made_of(holder, "itself", lambda: holder.graph)
+    if current_device() is None:
+        return holder.graph
+    return derived_graph(holder, "itself", lambda: holder.graph)
 
 
-def made_of(holder: Any, name: Any, make: Callable[[], Any]) -> Any:
-    """Return a graph or array derived from a holder, cached, on the device of the call."""
-    if name not in holder.made:
-        holder.made[name] = make()
-    made, where = holder.made[name], there()
-    if where is None:
-        return made
-    if (name, where.device) not in holder.made:
-        moved = made.to_device() if isinstance(made, Graph) else where.platform.copy(made)
-        holder.made[name, where.device] = moved
-    return holder.made[name, where.device]
+def derived_graph(holder: BipartiteCsc, name: str, make: Callable[[], AnyGraph]) -> AnyGraph:
+    """Return a graph derived from a holder, cached, on the device of the call."""
+    return _cached(holder.derived_graphs, name, make, lambda graph, _: graph.to_device())
+
+
+def derived_array(holder: BipartiteCsc, name: str, make: Callable[[], Found]) -> Found:
+    """Return an array derived from a holder, cached, on the device of the call."""
+    cache: Values = holder.derived_arrays
+    array: Found = _cached(cache, name, make, lambda array, device: device.platform.copy(array))
+    return array
+
+
+def _cached(
+    cache: dict[str, Derived],
+    name: str,
+    make: Callable[[], Derived],
+    move: Callable[[Derived, Device], Derived],
+) -> Derived:
+    device = current_device()
+    if name not in cache:
+        cache[name] = make()
+    if device is None:
+        return cache[name]
+    key = f"{name} on {device.number}"
+    if key not in cache:
+        cache[key] = move(cache[name], device)
+    return cache[key]

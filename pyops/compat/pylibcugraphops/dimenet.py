@@ -17,20 +17,19 @@ and second derivatives by distances; these calls omit them as the original does.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy.typing as npt
+import inspect
+from collections.abc import Callable, Mapping
 
 from ..._call.arrays import Array
+from ..._call.operator import Operator
 from ...dimenet import dimenet_basis
 from ...ops.dimenet_aggregate import dimenet_aggregate
 from ._edge_lists import graph_of
-from ._mma import MMAOp, precision_of
-from ._names import in_names_of_call
-from ._queue import check_array, queued
+from ._mma import MMAOp as MMAOp
+from ._mma import precision_of
+from ._queue import Values, check_array, queue, signature_of
 from ._results import write
 
-Integers = npt.ArrayLike
 _BASIS = {
     "distances": "input_vector",
     "frequencies": "input_w",
@@ -50,260 +49,159 @@ _AGGREGATE = {
     **{tag + "radial": "input_grad_grad_rbf" for tag in "ht"},
     **{tag + "embedding": "input_grad_grad_embedding" for tag in "ht"},
 }
+_LAST = {"mma_operation": None, "cuda_stream": 0}
+Inputs = tuple[list[object], Values, Values]
+"""Graph, if there is one, arrays by their names in the call, and options."""
 
 
-@queued
-@in_names_of_call(_BASIS)
-def radial_basis_fwd(
-    output_rbf: Array,
-    output_sbf_rad: Array,
-    input_vector: Array,
-    input_w: Array,
-    cuda_stream: int = 0,
-) -> None:
-    """Compute both bases of scaled distances: see `pyops.dimenet_basis`."""
-    caller = "radial_basis_fwd"
-    options = _options(caller, input_w, output_sbf_rad=output_sbf_rad)
-    (distances,) = _columns(caller, input_vector=input_vector)
-    results = dimenet_basis(distances, input_w, **options)
-    write(
-        caller,
-        output_rbf=(output_rbf, results[0]),
-        output_sbf_rad=(output_sbf_rad, results[1]),
-    )
+def _call(
+    name: str,
+    summary: str,
+    op: Operator,
+    phase: str,
+    outputs: Mapping[str, str],
+    signature: inspect.Signature,
+) -> Callable[..., None]:
+    """Make the call of a phase of an operator; `outputs` receive its results of these names."""
+    names, prepare = (_BASIS, _basis) if op is dimenet_basis else (_AGGREGATE, _aggregation)
+    first, results = phase in ("forward", "jvp"), [*op.signature.results]
+    method = op if phase == "forward" else getattr(op, phase)
+    declared = inspect.signature(getattr(op, phase)).parameters.values()
+    inputs = [names.get(p.name, "") for p in declared if p.kind is not p.KEYWORD_ONLY]
+    inputs = inputs[op.signature.has_graph :]
+    wanted: Values = {} if first else {"wanted": tuple(outputs.values())}
+    results = results if first else [*op.signature.inputs, *(f"g{y}" for y in results)]
+    single = first and len(results) == 1
+
+    def run(values: Values) -> None:
+        graph, arrays, options = prepare(name, values)
+        found = method(*graph, *map(arrays.get, inputs), **wanted, **options)
+        by_name = dict(zip(results, [found] if single else found, strict=False))
+        stored = {}
+        for output, result in outputs.items():
+            array = by_name[result]
+            stored[output] = values[output], array[:, None] if result == "distances" else array
+        write(name, **stored)
+
+    return queue(name, summary, __name__, signature, run, names)
 
 
-@queued
-@in_names_of_call(_BASIS)
-def radial_basis_bwd(
-    output_grad_vector: Array,
-    output_grad_w: Array,
-    input_grad_rbf: Array,
-    input_grad_sbf_rad: Array,
-    input_vector: Array,
-    input_w: Array,
-    cuda_stream: int = 0,
-) -> None:
-    """Compute the gradients by distances and frequencies."""
-    caller = "radial_basis_bwd"
-    options = _options(caller, input_w, input_grad_sbf_rad=input_grad_sbf_rad)
-    (distances,) = _columns(caller, input_vector=input_vector)
-    by_distances, by_w = dimenet_basis.backward(
-        distances, input_w, input_grad_rbf, input_grad_sbf_rad, **options
-    )
-    assert by_distances is not None
-    write(
-        caller,
-        output_grad_vector=(output_grad_vector, by_distances[:, None]),
-        output_grad_w=(output_grad_w, by_w),
-    )
-
-
-@queued
-@in_names_of_call(_BASIS)
-def radial_basis_bwd_bwd(
-    output_grad_grad_rbf: Array,
-    output_grad_grad_sbf_rad: Array,
-    output_grad_w: Array,
-    input_grad_grad_vector: Array,
-    input_grad_grad_w: Array,
-    input_grad_rbf: Array,
-    input_grad_sbf_rad: Array,
-    input_vector: Array,
-    input_w: Array,
-    cuda_stream: int = 0,
-) -> None:
-    """Compute the gradients of the first ones by the cotangents of the bases and by frequencies."""
-    caller = "radial_basis_bwd_bwd"
-    options = _options(caller, input_w, input_grad_sbf_rad=input_grad_sbf_rad)
-    distances, tangent = _columns(
-        caller, input_vector=input_vector, input_grad_grad_vector=input_grad_grad_vector
-    )
-    _, by_w, by_rbf, by_sbf = dimenet_basis.double_backward(
-        distances,
-        input_w,
-        input_grad_rbf,
-        input_grad_sbf_rad,
-        tangent,
-        input_grad_grad_w,
-        wanted=("frequencies", "grbf", "gsbf"),
-        **options,
-    )
-    write(
-        caller,
-        output_grad_grad_rbf=(output_grad_grad_rbf, by_rbf),
-        output_grad_grad_sbf_rad=(output_grad_grad_sbf_rad, by_sbf),
-        output_grad_w=(output_grad_w, by_w),
-    )
-
-
-@queued
-@in_names_of_call(_AGGREGATE)
-def agg_edge_to_edge_fwd(
-    output_embedding: Array,
-    input_vector: Array,
-    input_rbf: Array,
-    input_embedding: Array,
-    input_weights: Array,
-    coo_idx: Integers,
-    dst_offsets: Integers,
-    dst_edge_index: Integers,
-    mma_operation: MMAOp | None = None,
-    cuda_stream: int = 0,
-    *,
-    num_spherical: int = 7,
-) -> None:
-    """See `pyops.dimenet_aggregate`."""
-    caller = "agg_edge_to_edge_fwd"
-    graph = graph_of(caller, coo_idx, dst_offsets=dst_offsets, dst_edge_index=dst_edge_index)
-    inputs = input_vector, input_rbf, input_embedding, input_weights
-    precision = precision_of(caller, mma_operation)
-    y = dimenet_aggregate(graph, *inputs, num_spherical=num_spherical, **precision)
-    write(caller, output_embedding=(output_embedding, y))
-
-
-@queued
-@in_names_of_call(_AGGREGATE)
-def agg_edge_to_edge_bwd(
-    output_grad_rbf: Array,
-    output_grad_embedding: Array,
-    output_grad_weights: Array,
-    input_vector: Array,
-    input_rbf: Array,
-    input_embedding: Array,
-    input_grad_embedding: Array,
-    input_weights: Array,
-    coo_idx: Integers,
-    src_offsets: Integers,
-    mma_operation: MMAOp | None = None,
-    cuda_stream: int = 0,
-    *,
-    num_spherical: int = 7,
-) -> None:
-    """Compute the gradients by all inputs except the vectors."""
-    caller = "agg_edge_to_edge_bwd"
-    _, rbf, embedding, weights = dimenet_aggregate.backward(
-        graph_of(caller, coo_idx, src_offsets=src_offsets),
-        input_vector,
-        input_rbf,
-        input_embedding,
-        input_weights,
-        input_grad_embedding,
-        wanted=("radial", "embedding", "weights"),
-        num_spherical=num_spherical,
-        **precision_of(caller, mma_operation),
-    )
-    write(
-        caller,
-        output_grad_rbf=(output_grad_rbf, rbf),
-        output_grad_embedding=(output_grad_embedding, embedding),
-        output_grad_weights=(output_grad_weights, weights),
-    )
-
-
-@queued
-@in_names_of_call(_AGGREGATE)
-def agg_edge_to_edge_bwd2_main(
-    output_grad_rbf_grad_embedding: Array,
-    output_grad_embedding_grad_rbf: Array,
-    output_grad_weights: Array,
-    input_vector: Array,
-    input_rbf: Array,
-    input_grad_grad_rbf: Array,
-    input_embedding: Array,
-    input_grad_grad_embedding: Array,
-    input_grad_embedding: Array,
-    input_weights: Array,
-    coo_idx: Integers,
-    src_offsets: Integers,
-    mma_operation: MMAOp | None = None,
-    cuda_stream: int = 0,
-    *,
-    num_spherical: int = 7,
-) -> None:
-    """Compute second derivatives by radial part, embedding, weights, without weight cotangent."""
-    caller = "agg_edge_to_edge_bwd2_main"
-    _, rbf, embedding, weights, _ = dimenet_aggregate.double_backward(
-        graph_of(caller, coo_idx, src_offsets=src_offsets),
-        input_vector,
-        input_rbf,
-        input_embedding,
-        input_weights,
-        input_grad_embedding,
-        None,
-        input_grad_grad_rbf,
-        input_grad_grad_embedding,
-        None,
-        wanted=("radial", "embedding", "weights"),
-        num_spherical=num_spherical,
-        **precision_of(caller, mma_operation),
-    )
-    write(
-        caller,
-        output_grad_rbf_grad_embedding=(output_grad_rbf_grad_embedding, rbf),
-        output_grad_embedding_grad_rbf=(output_grad_embedding_grad_rbf, embedding),
-        output_grad_weights=(output_grad_weights, weights),
-    )
-
-
-@queued
-@in_names_of_call(_AGGREGATE)
-def agg_edge_to_edge_bwd2_grad(
-    output_grad_grad_embedding: Array,
-    input_vector: Array,
-    input_rbf: Array,
-    input_grad_grad_rbf: Array,
-    input_embedding: Array,
-    input_grad_grad_embedding: Array,
-    input_weights: Array,
-    coo_idx: Integers,
-    dst_offsets: Integers,
-    dst_edge_index: Integers,
-    mma_operation: MMAOp | None = None,
-    cuda_stream: int = 0,
-    *,
-    num_spherical: int = 7,
-) -> None:
-    """Compute the second derivative by the cotangent of the output."""
-    caller = "agg_edge_to_edge_bwd2_grad"
-    dy = dimenet_aggregate.jvp(
-        graph_of(caller, coo_idx, dst_offsets=dst_offsets, dst_edge_index=dst_edge_index),
-        input_vector,
-        input_rbf,
-        input_embedding,
-        input_weights,
-        None,
-        input_grad_grad_rbf,
-        input_grad_grad_embedding,
-        None,
-        num_spherical=num_spherical,
-        **precision_of(caller, mma_operation),
-    )
-    write(caller, output_grad_grad_embedding=(output_grad_grad_embedding, dy))
-
-
-def _options(caller: str, w: Array, **spherical: Array) -> dict[str, Any]:
-    """Return the options of the basis, from the widths of its arrays."""
-    ((name, array),) = spherical.items()
-    for label, given in {"input_w": w, name: array}.items():
-        check_array(f"{caller}: {label}", given)
+def _basis(caller: str, values: Values) -> Inputs:
+    """Return the inputs of the basis, whose options follow from the widths of its arrays."""
+    names = "output_sbf_rad", "input_grad_sbf_rad"
+    name = next(name for name in reversed(names) if name in values)
+    w = check_array(f"{caller}: input_w", values["input_w"])
+    spherical = check_array(f"{caller}: {name}", values[name])
     most = dimenet_basis.signature.options["num_spherical"].bounds.most
     radial = max(1, w.size)
-    degrees, odd = divmod(array.shape[-1] if array.ndim else 0, radial)
+    degrees, odd = divmod(spherical.shape[-1] if spherical.ndim else 0, radial)
     if odd or not 1 <= degrees <= most:
         raise ValueError(
             f"{caller}: {name}: expected 1 to {most} times n_radial={radial} columns, "
-            f"got shape {array.shape}"
+            f"got shape {spherical.shape}"
         )
-    return {"num_spherical": degrees, "num_radial": radial}
+    options = {"num_spherical": degrees, "num_radial": radial}
+    return [], {**values, **_columns(caller, values)}, options
 
 
-def _columns(caller: str, **columns: Array) -> list[Array]:
+def _columns(caller: str, values: Values) -> dict[str, Array]:
     """Return arrays with a row for each edge, without their second axis."""
     edges: int | str = "num_edges"
-    for name, array in columns.items():
-        check_array(f"{caller}: {name}", array)
-        if array.ndim != 2 or array.shape[1] != 1 or edges not in ("num_edges", len(array)):
-            raise ValueError(f"{caller}: {name}: expected shape ({edges}, 1), got {array.shape}")
-        edges = len(array)
-    return [array[:, 0] for array in columns.values()]
+    columns: dict[str, Array] = {}
+    for name in "input_vector", "input_grad_grad_vector":
+        if name in values:
+            array = check_array(f"{caller}: {name}", values[name])
+            if array.ndim != 2 or array.shape[1] != 1 or edges not in ("num_edges", len(array)):
+                raise ValueError(
+                    f"{caller}: {name}: expected shape ({edges}, 1), got {array.shape}"
+                )
+            edges, columns[name] = len(array), array[:, 0]
+    return columns
+
+
+def _aggregation(caller: str, values: Values) -> Inputs:
+    """Return the inputs of the aggregation, with the graph that its index arrays describe."""
+    packed = {n: values[n] for n in ("src_offsets", "dst_offsets", "dst_edge_index") if n in values}
+    graph = graph_of(caller, values["coo_idx"], **packed)
+    options: Values = {"num_spherical": values["num_spherical"]}
+    return [graph], values, options | precision_of(caller, values["mma_operation"])
+
+
+def _basis_call(
+    name: str, summary: str, phase: str, outputs: Mapping[str, str], inputs: str
+) -> Callable[..., None]:
+    signature = signature_of([*outputs, *inputs.split()], {"cuda_stream": 0})
+    return _call(name, summary, dimenet_basis, phase, outputs, signature)
+
+
+def _aggregation_call(
+    name: str, summary: str, phase: str, outputs: Mapping[str, str], inputs: str
+) -> Callable[..., None]:
+    signature = signature_of([*outputs, *inputs.split()], _LAST, keywords={"num_spherical": 7})
+    return _call(name, summary, dimenet_aggregate, phase, outputs, signature)
+
+
+radial_basis_fwd = _basis_call(
+    "radial_basis_fwd",
+    "Compute both bases of scaled distances: see `pyops.dimenet_basis`.",
+    "forward",
+    {"output_rbf": "rbf", "output_sbf_rad": "sbf"},
+    "input_vector input_w",
+)
+radial_basis_bwd = _basis_call(
+    "radial_basis_bwd",
+    "Compute the gradients by distances and frequencies.",
+    "backward",
+    {"output_grad_vector": "distances", "output_grad_w": "frequencies"},
+    "input_grad_rbf input_grad_sbf_rad input_vector input_w",
+)
+radial_basis_bwd_bwd = _basis_call(
+    "radial_basis_bwd_bwd",
+    "Compute the gradients of the first ones by the cotangents of the bases and by frequencies.",
+    "double_backward",
+    {
+        "output_grad_grad_rbf": "grbf",
+        "output_grad_grad_sbf_rad": "gsbf",
+        "output_grad_w": "frequencies",
+    },
+    "input_grad_grad_vector input_grad_grad_w input_grad_rbf input_grad_sbf_rad input_vector "
+    "input_w",
+)
+agg_edge_to_edge_fwd = _aggregation_call(
+    "agg_edge_to_edge_fwd",
+    "See `pyops.dimenet_aggregate`.",
+    "forward",
+    {"output_embedding": "y"},
+    "input_vector input_rbf input_embedding input_weights coo_idx dst_offsets dst_edge_index",
+)
+agg_edge_to_edge_bwd = _aggregation_call(
+    "agg_edge_to_edge_bwd",
+    "Compute the gradients by all inputs except the vectors.",
+    "backward",
+    {
+        "output_grad_rbf": "radial",
+        "output_grad_embedding": "embedding",
+        "output_grad_weights": "weights",
+    },
+    "input_vector input_rbf input_embedding input_grad_embedding input_weights coo_idx src_offsets",
+)
+agg_edge_to_edge_bwd2_main = _aggregation_call(
+    "agg_edge_to_edge_bwd2_main",
+    "Compute second derivatives by radial part, embedding, weights, without weight cotangent.",
+    "double_backward",
+    {
+        "output_grad_rbf_grad_embedding": "radial",
+        "output_grad_embedding_grad_rbf": "embedding",
+        "output_grad_weights": "weights",
+    },
+    "input_vector input_rbf input_grad_grad_rbf input_embedding input_grad_grad_embedding "
+    "input_grad_embedding input_weights coo_idx src_offsets",
+)
+agg_edge_to_edge_bwd2_grad = _aggregation_call(
+    "agg_edge_to_edge_bwd2_grad",
+    "Compute the second derivative by the cotangent of the output.",
+    "jvp",
+    {"output_grad_grad_embedding": "y"},
+    "input_vector input_rbf input_grad_grad_rbf input_embedding input_grad_grad_embedding "
+    "input_weights coo_idx dst_offsets dst_edge_index",
+)

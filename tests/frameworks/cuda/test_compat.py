@@ -9,7 +9,7 @@ import pytest
 
 from pyops import Graph
 from pyops.compat import pylibcugraphops
-from pyops.compat.pylibcugraphops import MMAOp, _remembered, dimenet, operators
+from pyops.compat.pylibcugraphops import MMAOp, _index_cache, dimenet, operators
 from pyops.compat.pylibcugraphops.operators import AggOp
 from pyops.cuda import _device, _dispatch
 
@@ -30,7 +30,7 @@ INDICES = {"coo_idx", "src_offsets", "dst_offsets", "dst_edge_index", "rev_edge_
 
 @pytest.fixture(autouse=True)
 def platform(monkeypatch):
-    monkeypatch.setattr(_remembered, "_kept", {})
+    monkeypatch.setattr(_index_cache, "_cache", {})
     if on_device.DEVICE:
         return None
     made = StrictPlatform()
@@ -210,9 +210,9 @@ def test_arrays_that_are_not_shared(platform, monkeypatch):
 def test_graphs_leave_what_is_on_a_device_behind():
     graph, x = plain(there), draw((NODES, 5))
     operators.agg_simple_n2n_fwd(there(np.zeros((NODES, 5))), there(x), graph)
-    assert graph.made
+    assert graph.derived_graphs
     again = pickle.loads(pickle.dumps(graph))
-    assert not again.made
+    assert not again.derived_graphs
     assert np.array_equal(again.graph.src, graph.graph.src)
 
 
@@ -300,15 +300,16 @@ def test_index_arrays_are_told_apart(platform):
     run(changed, there)
     changed[:] = packed["coo_idx"]
     assert_equal(run(changed, there), case.run())
-    assert len(_remembered._kept) <= _remembered.MOST
+    assert len(_index_cache._cache) <= _index_cache.MOST
 
 
 @without_device
 def test_the_last_index_arrays_are_kept(platform):
     case = next(c for c in CASES if c.call is operators.agg_dmpnn_e2e_fwd)
-    for _ in range(_remembered.MOST + 5):
+    for _ in range(_index_cache.MOST + 5):
         case.run(there)
-    assert len(_remembered._kept) == _remembered.MOST
-    for (_, where, number, (address, *_)), (_, (array,)) in _remembered._kept.items():
+    assert len(_index_cache._cache) == _index_cache.MOST
+    for (_, where, number, (address, *_)), entry in _index_cache._cache.items():
+        (array,) = entry["arrays"]
         assert (where, number) == (platform, 0)
         assert platform.address(array) == address

@@ -1,6 +1,6 @@
 """The low-level calls of pylibcugraphops.operators, on NumPy or CuPy arrays."""
 
-from typing import Any
+from typing import NoReturn
 
 from ._aggregations import agg_concat_e2n_bwd as agg_concat_e2n_bwd
 from ._aggregations import agg_concat_e2n_fwd as agg_concat_e2n_fwd
@@ -45,5 +45,5 @@ from ._weighted import agg_weighted_n2n_fwd as agg_weighted_n2n_fwd
 globals().update(_BY_PRECISION)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> NoReturn:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

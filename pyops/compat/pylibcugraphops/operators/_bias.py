@@ -6,18 +6,16 @@ query and key then includes the bias; the column of the result is dropped.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...._call.arrays import Array
 
 
-def widened(x: Array, heads: int, column: Any) -> Array:
+def widened(x: Array, heads: int, column: Array | float) -> Array:
     """Append an element to each head of each row: a number, or [rows, heads]."""
     rows, width = len(x), x.shape[1] // heads
     last = np.empty_like(x, shape=(rows, heads, 1))
-    last[...] = column if np.isscalar(column) else column.reshape(rows, heads, 1)
+    last[...] = column if isinstance(column, float) else column.reshape(rows, heads, 1)
     wide = np.concatenate([x.reshape(rows, heads, width), last], axis=2)
     result: Array = wide.reshape(rows, heads * (width + 1))
     return result
@@ -29,9 +27,12 @@ def narrowed(x: Array, heads: int) -> tuple[Array, Array]:
     return wide[:, :, :-1].reshape(len(x), x.shape[1] - heads), wide[:, :, -1]
 
 
-def with_bias(inputs: list[Any], heads: int, bias: Array) -> list[Any]:
+def with_bias(inputs: list[Array | None], heads: int, bias: Array) -> list[Array | None]:
     """Return inputs of `pyops.transformer_conv` that add a bias [edges, heads] to the scores."""
     query, key, value, edge, mask = inputs
+    assert query is not None
+    assert key is not None
+    assert value is not None
     if edge is None:
         edge = np.zeros_like(key, shape=(len(bias), key.shape[1]))
     scale, last = query_scales(query.shape[1] // heads)

@@ -3,15 +3,15 @@
 In calls that return edge rows every edge has one entry; rows are in the order of the edge arrays.
 ``stream_id`` applies to arrays on a device, see `_queue`. Even then ``rev_edge_ids`` may be in host
 memory. On the device it is read and checked on the first call with it, and must not be written to
-after that: see `_remembered`.
+after that: see `_index_cache`.
 """
 
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...._call.arrays import Array, check_size
 from ....graph import Graph
@@ -20,9 +20,8 @@ from ....ops.edge_to_edge import edge_to_edge
 from ....ops.edge_update import edge_update
 from .._csc import BipartiteCsc
 from .._csc_full import Csc
-from .._names import in_names_of_call
-from .._queue import made_of, on_device, queued
-from .._remembered import on_host, remembered
+from .._index_cache import cached, on_host
+from .._queue import AnyGraph, Values, derived_graph, on_device, queue, queued, signature_of
 from .._results import write
 from ._reductions import check_call, table, tables
 
@@ -30,13 +29,12 @@ _MESSAGES = {"reverse": "rev_edge_ids"}
 _UPDATES = {"edge": "grad_output_edge_embedding"}
 
 
-@queued
-@in_names_of_call(_MESSAGES)
+@queued(_MESSAGES)
 def agg_dmpnn_e2e_fwd(
     output_edge_embedding: Array,
     input_edge_embedding: Array,
-    graph: Any,
-    rev_edge_ids: Any,
+    graph: Csc,
+    rev_edge_ids: npt.ArrayLike,
     concat_own: bool = False,
     stream_id: int = 0,
 ) -> None:
@@ -49,13 +47,12 @@ def agg_dmpnn_e2e_fwd(
     write(caller, output_edge_embedding=(output_edge_embedding, y))
 
 
-@queued
-@in_names_of_call(_MESSAGES)
+@queued(_MESSAGES)
 def agg_dmpnn_e2e_bwd(
     grad_input_edge_embedding: Array,
     grad_output_edge_embedding: Array,
-    graph: Any,
-    rev_edge_ids: Any,
+    graph: Csc,
+    rev_edge_ids: npt.ArrayLike,
     concat_own: bool = False,
     stream_id: int = 0,
 ) -> None:
@@ -76,45 +73,86 @@ def agg_dmpnn_e2e_bwd(
     write(caller, grad_input_edge_embedding=(grad_input_edge_embedding, gh))
 
 
-def _reverse(rev_edge_ids: Any) -> Any:
+def _reverse(rev_edge_ids: npt.ArrayLike) -> npt.ArrayLike:
     """Return row numbers on the host, where they are checked."""
     if not on_device(rev_edge_ids):
         return rev_edge_ids
-    return remembered("reverse", [rev_edge_ids], lambda: on_host(rev_edge_ids))
+    return cached("reverse", [rev_edge_ids], lambda: on_host(rev_edge_ids))
 
 
-def _update(caller: str, output: Any, edge: Any, src: Any, dst: Any, graph: Any, mode: str) -> None:
-    g = check_call(caller, graph, BipartiteCsc)
-    sizes = {"edge": g.num_edges, "src_node": g.num_src, "dst_node": g.num_dst}
-    given = {
-        f"input_{name}_embedding": (array, size)
-        for (name, size), array in zip(sizes.items(), (edge, src, dst), strict=True)
-        if array is not None
-    }
-    in_order, turned = _both_ways(caller, graph)
-    if not given:
-        raise TypeError(f"{caller}: expected an input embedding, got none")
-    arrays = tables(caller, given)
-    first, like = next(iter(arrays.items()))
-    for name, array in arrays.items():
-        if mode == "sum" and array.shape[1] != like.shape[1]:
-            raise ValueError(
-                f"{caller}: {name}: expected {like.shape[1]} columns like {first}, "
-                f"got {array.shape}"
-            )
-    if src is not None:
-        y = edge_update(in_order, src, dst, edge, mode=mode)
-    elif dst is not None:
-        y = edge_update(turned, dst, None, edge, mode=mode)
-    else:
-        y = edge
-    write(caller, output_edge_embedding=(output, y))
+class EdgeUpdate:
+    """A pair of calls, which concatenate or sum the features of edges and of both ends."""
+
+    def __init__(self, mode: str, summary: str, dims: str) -> None:
+        self.name, self.mode, self.dims = f"update_efeat_e2e_{mode}", mode, dims.split()
+        self.inputs = [f"input_{name}_embedding" for name in ("edge", "src_node", "dst_node")]
+        doc = f"Compute the gradients of `{self.name}_fwd` that are not None."
+        if mode == "concat":
+            doc = f"Compute gradients of `{self.name}_fwd` that are not None; width 0 is absent."
+        gradients, last = [f"grad_{name}" for name in self.inputs], {"stream_id": 0}
+        forward = signature_of(["output_edge_embedding", *self.inputs, "graph"], last, self.inputs)
+        backward = signature_of(
+            [*gradients, "grad_output_edge_embedding", "graph", *self.dims], last, gradients
+        )
+        self.calls = (
+            queue(f"{self.name}_fwd", summary, __name__, forward, self.forward, _UPDATES),
+            queue(f"{self.name}_bwd", doc, __name__, backward, self.backward, _UPDATES),
+        )
+
+    def forward(self, values: Values) -> None:
+        caller = f"{self.name}_fwd"
+        g = check_call(caller, values["graph"])
+        sizes = zip(self.inputs, (g.num_edges, g.num_src, g.num_dst), strict=True)
+        given = {n: (values[n], size) for n, size in sizes if values[n] is not None}
+        in_order, reverse = _both_directions(caller, values["graph"])
+        if not given:
+            raise TypeError(f"{caller}: expected an input embedding, got none")
+        arrays = tables(caller, given)
+        first, like = next(iter(arrays.items()))
+        for name, array in arrays.items():
+            if self.mode == "sum" and array.shape[1] != like.shape[1]:
+                raise ValueError(
+                    f"{caller}: {name}: expected {like.shape[1]} columns like {first}, "
+                    f"got {array.shape}"
+                )
+        edge, src, dst = map(arrays.get, self.inputs)
+        if src is not None:
+            y = edge_update(in_order, src, dst, edge, mode=self.mode)
+        elif dst is not None:
+            y = edge_update(reverse, dst, None, edge, mode=self.mode)
+        else:
+            y = edge
+        write(caller, output_edge_embedding=(values["output_edge_embedding"], y))
+
+    def backward(self, values: Values) -> None:
+        caller = f"{self.name}_bwd"
+        g = check_call(caller, values["graph"])
+        dims = [check_size(f"{caller}: {name}", values[name], 0) for name in self.dims]
+        in_order, reverse = _both_directions(caller, values["graph"])
+        label = f"{caller}: grad_output_edge_embedding"
+        gy = table(label, values["grad_output_edge_embedding"], g.num_edges)
+        width, firsts = sum(dims), [0, *accumulate(dims)]
+        if self.mode == "sum":
+            dims, firsts = dims * 3, [0, 0, 0]
+        if gy.shape[1] != width:
+            raise ValueError(f"{label}: expected shape ({g.num_edges}, {width}), got {gy.shape}")
+        results: dict[str, tuple[object, Array]] = {}
+        graphs = None, reverse, in_order
+        for name, graph, first, dim in zip(self.inputs, graphs, firsts, dims, strict=False):
+            label = f"grad_{name}"
+            if values[label] is not None:
+                columns = gy[:, first : first + dim]
+                gradient = columns if graph is None else aggregate(graph, None, columns)
+                results[label] = values[label], gradient
+        write(caller, **results)
 
 
-def _both_ways(caller: str, holder: Any) -> tuple[Graph, Graph]:
+def _both_directions(caller: str, holder: object) -> tuple[AnyGraph, AnyGraph]:
     """Return the graph with its entries in edge order, and its reverse."""
-    in_order = made_of(holder, "in order", lambda: _by_edges(caller, holder.graph))
-    return in_order, made_of(holder, "turned", lambda: holder.made["in order"].reverse())
+    assert isinstance(holder, BipartiteCsc)
+    in_order = derived_graph(holder, "in order", lambda: _by_edges(caller, holder.graph))
+    reverse = derived_graph(holder, "reverse", lambda: _by_edges(caller, holder.graph).reverse())
+    return in_order, reverse
 
 
 def _by_edges(caller: str, graph: Graph) -> Graph:
@@ -125,94 +163,11 @@ def _by_edges(caller: str, graph: Graph) -> Graph:
     return Graph(graph.src[order], graph.dst[order], graph.num_src, graph.num_dst)
 
 
-def _update_back(
-    caller: str, grads: dict[str, Any], gy: Any, graph: Any, named: dict[str, int], mode: str
-) -> None:
-    g = check_call(caller, graph, BipartiteCsc)
-    dims = [check_size(f"{caller}: {name}", dim, 0) for name, dim in named.items()]
-    dims = dims * (3 // len(dims))
-    in_order, turned = _both_ways(caller, graph)
-    gy = table(f"{caller}: grad_output_edge_embedding", gy, g.num_edges)
-    before = [0, *accumulate(dims)] if mode == "concat" else [0, 0, 0]
-    width = sum(dims) if mode == "concat" else dims[0]
-    if gy.shape[1] != width:
-        raise ValueError(
-            f"{caller}: grad_output_edge_embedding: expected shape ({g.num_edges}, {width}), "
-            f"got {gy.shape}"
-        )
-    results = {}
-    ways = {"edge": None, "src_node": turned, "dst_node": in_order}
-    for (name, way), first, dim in zip(ways.items(), before, dims, strict=False):
-        label = f"grad_input_{name}_embedding"
-        if grads[label] is not None:
-            part = gy[:, first : first + dim]
-            results[label] = grads[label], part if way is None else aggregate(way, None, part)
-    write(caller, **results)
-
-
-@queued
-@in_names_of_call(_UPDATES)
-def update_efeat_e2e_concat_fwd(
-    output_edge_embedding: Array,
-    input_edge_embedding: Array | None,
-    input_src_node_embedding: Array | None,
-    input_dst_node_embedding: Array | None,
-    graph: Any,
-    stream_id: int = 0,
-) -> None:
-    """Concatenate the features of edges, sources and destinations that are not None."""
-    given = input_edge_embedding, input_src_node_embedding, input_dst_node_embedding
-    _update("update_efeat_e2e_concat_fwd", output_edge_embedding, *given, graph, "concat")
-
-
-@queued
-@in_names_of_call(_UPDATES)
-def update_efeat_e2e_concat_bwd(
-    grad_input_edge_embedding: Array | None,
-    grad_input_src_node_embedding: Array | None,
-    grad_input_dst_node_embedding: Array | None,
-    grad_output_edge_embedding: Array,
-    graph: Any,
-    dim_edge: int,
-    dim_src: int,
-    dim_dst: int,
-    stream_id: int = 0,
-) -> None:
-    """Compute gradients of `update_efeat_e2e_concat_fwd` that are not None; width 0 is absent."""
-    grads = {name: array for name, array in locals().items() if name.startswith("grad_input")}
-    dims = {"dim_edge": dim_edge, "dim_src": dim_src, "dim_dst": dim_dst}
-    caller = "update_efeat_e2e_concat_bwd"
-    _update_back(caller, grads, grad_output_edge_embedding, graph, dims, "concat")
-
-
-@queued
-@in_names_of_call(_UPDATES)
-def update_efeat_e2e_sum_fwd(
-    output_edge_embedding: Array,
-    input_edge_embedding: Array | None,
-    input_src_node_embedding: Array | None,
-    input_dst_node_embedding: Array | None,
-    graph: Any,
-    stream_id: int = 0,
-) -> None:
-    """Sum the features of edges, sources and destinations that are not None."""
-    given = input_edge_embedding, input_src_node_embedding, input_dst_node_embedding
-    _update("update_efeat_e2e_sum_fwd", output_edge_embedding, *given, graph, "sum")
-
-
-@queued
-@in_names_of_call(_UPDATES)
-def update_efeat_e2e_sum_bwd(
-    grad_input_edge_embedding: Array | None,
-    grad_input_src_node_embedding: Array | None,
-    grad_input_dst_node_embedding: Array | None,
-    grad_output_edge_embedding: Array,
-    graph: Any,
-    dim_edge: int,
-    stream_id: int = 0,
-) -> None:
-    """Compute the gradients of `update_efeat_e2e_sum_fwd` that are not None."""
-    grads = {name: array for name, array in locals().items() if name.startswith("grad_input")}
-    caller = "update_efeat_e2e_sum_bwd"
-    dims = {"dim_edge": dim_edge}
-    _update_back(caller, grads, grad_output_edge_embedding, graph, dims, "sum")
+update_efeat_e2e_concat_fwd, update_efeat_e2e_concat_bwd = EdgeUpdate(
+    "concat",
+    "Concatenate the features of edges, sources and destinations that are not None.",
+    "dim_edge dim_src dim_dst",
+).calls
+update_efeat_e2e_sum_fwd, update_efeat_e2e_sum_bwd = EdgeUpdate(
+    "sum", "Sum the features of edges, sources and destinations that are not None.", "dim_edge"
+).calls

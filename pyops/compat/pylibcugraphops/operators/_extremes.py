@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from ...._call.arrays import Array
 from ...._call.indices import Indices, check_integers
-from .._queue import check_numbers, on_device, there
+from ....graph import Graph
+from .._queue import AnyGraph, check_numbers, on_device
 from ._reductions import AggOp
 
 
 def find_extremes(
-    graph: Any,
+    graph: AnyGraph,
     x: Array | None,
     edge: Array | None,
     weight: Array | None,
     best: Array,
-    operation: AggOp,
+    operation: object,
 ) -> Indices:
     """Return the entry that attains each extreme, the first of equals; -1 in empty rows."""
-    if there() is not None:
+    if not isinstance(graph, Graph):
         from ....cuda._extremes import argextremes
 
         attaining: Indices = argextremes(graph, x, edge, weight, operation is AggOp.Max)
@@ -44,14 +44,15 @@ def find_extremes(
     return found
 
 
-def read_extremes(caller: str, graph: Any, location: Any, shape: tuple[int, ...]) -> Indices:
+def read_extremes(
+    caller: str, graph: AnyGraph, location: npt.ArrayLike | None, shape: tuple[int, ...]
+) -> Indices:
     """Return the entries that attained the extremes, checked to belong to their destinations."""
     label = f"{caller}: output_extrema_location"
     if location is None:
         raise TypeError(f"{label}: expected what the forward call wrote, got None")
-    if there() is not None:
-        given: Indices = check_numbers(label, location, shape)
-        return given
+    if not isinstance(graph, Graph):
+        return check_numbers(label, location, shape)
     entries = check_integers(label, location)
     if entries.shape != shape:
         raise ValueError(f"{label}: expected shape {shape}, got {entries.shape}")
@@ -62,19 +63,19 @@ def read_extremes(caller: str, graph: Any, location: Any, shape: tuple[int, ...]
     return entries
 
 
-def check_unread(label: str, location: Any) -> None:
+def check_unread(label: str, location: object) -> None:
     """Check unused locations given to a call: an integer array, or None."""
     array = isinstance(location, np.ndarray) or on_device(location)
-    if location is not None and not (array and location.dtype in (np.int32, np.int64)):
-        kind = location.dtype if array else type(location).__name__
+    kind = getattr(location, "dtype", None) if array else type(location).__name__
+    if location is not None and not (array and kind in (np.int32, np.int64)):
         raise TypeError(f"{label}: expected an array of int32 or int64, got {kind}")
 
 
 def back_by_extremes(
-    graph: Any, entries: Indices, gy: Array, columns: slice, of_edges: bool
+    graph: AnyGraph, entries: Indices, gy: Array, columns: slice, of_edges: bool
 ) -> Array:
     """Scatter the gradient by a table of sources, or edges, to the entries of the extremes."""
-    if there() is not None:
+    if not isinstance(graph, Graph):
         from ....cuda._extremes import vjp
 
         pulled: Array = vjp(graph, entries, gy, columns, of_edges)

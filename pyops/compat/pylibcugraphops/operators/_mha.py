@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -26,15 +25,7 @@ from ....ops.gat import gat
 from ....ops.gat_v2 import gat_v2
 from ....ops.transformer_conv import transformer_conv
 from .._csc import BipartiteCsc
-from .._queue import (
-    check_array,
-    check_flag,
-    check_output,
-    check_stream,
-    graph_for,
-    on_device,
-    run,
-)
+from .._queue import PLAIN, Values, bind, check_array, check_flag, check_output, graph_for, run
 from .._results import write
 from ._bias import narrowed, query_scales, widened, with_bias
 from ._scores import ACTIVATIONS, check_activation, logits_of
@@ -100,10 +91,9 @@ class Call:
         if op is transformer_conv:
             last += ["score_bias", *["grad_score_bias"] * (summary == BACKWARD)]
             defaults |= dict.fromkeys(last[1:])
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.__signature__ = inspect.Signature(
             [
-                inspect.Parameter(n, kind, default=defaults.get(n, inspect.Parameter.empty))
+                inspect.Parameter(n, PLAIN, default=defaults.get(n, inspect.Parameter.empty))
                 for n in [*words, *last]
             ]
         )
@@ -117,35 +107,26 @@ class Call:
     def __repr__(self) -> str:
         return f"{self.__name__}{self.__signature__}"
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> None:
+    def __call__(self, *arguments: object, **keywords: object) -> None:
         if self.refused:
             raise NotImplementedError(f"{self.__name__}: {self.refused}")
-        try:
-            bound = self.__signature__.bind(*arguments, **keywords)
-        except TypeError as error:
-            raise TypeError(f"{self.__name__}: {error}") from None
-        bound.apply_defaults()
-        given = bound.arguments
-        check_stream(self.__name__, given)
+        given = bind(self.__name__, self.__signature__, arguments, keywords)
         for name, kind in {"graph": BipartiteCsc, "params": mha_params}.items():
             if not isinstance(given[name], kind):
                 wanted = "a graph of make_bipartite_csc" if name == "graph" else "mha_params"
                 raise TypeError(
                     f"{self.__name__}: {name}: expected {wanted}, got {type(given[name]).__name__}"
                 )
-        if any(map(on_device, given.values())):
-            run(self.__name__, given, self._run)
-        else:
-            self._run(given)
+        run(self.__name__, given, self._run)
 
-    def _run(self, given: dict[str, Any]) -> None:
+    def _run(self, given: Values) -> None:
         self._check(given)
         if "output_embedding" in given:
             self._forward(given)
         else:
             self._backward(given)
 
-    def _check(self, given: dict[str, Any]) -> None:
+    def _check(self, given: Values) -> None:
         """Check all arrays against the shapes set by graph, parameters and first embedding."""
         graph, heads = given["graph"], given["params"].num_heads
         like = next(iter(self.inputs.values()))
@@ -198,7 +179,7 @@ class Call:
         if given.get("grad_score_bias") is not None:
             check_array(f"{self.__name__}: score_bias", given["score_bias"])
 
-    def _prepared(self, given: dict[str, Any]) -> tuple[list[Array | None], dict[str, Any], float]:
+    def _prepared(self, given: Values) -> tuple[list[Array | None], Values, float]:
         """Return inputs and options of the operator, and the factor of the queries."""
         params = given["params"]
         inputs = [given.get(self.inputs.get(name, "")) for name in self.op.signature.inputs]
@@ -213,7 +194,7 @@ class Call:
             inputs[0] = inputs[0] * inputs[0].dtype.type(factor)
         return inputs, options, factor
 
-    def _forward(self, given: dict[str, Any]) -> None:
+    def _forward(self, given: Values) -> None:
         inputs, options, _ = self._prepared(given)
         graph, scores = graph_for(given["graph"]), given["softmax_scores"]
         bias, heads = given.get("score_bias"), given["params"].num_heads
@@ -236,7 +217,7 @@ class Call:
         if scores is not None:
             scores[0], scores[1] = logits.T, result[1].T
 
-    def _backward(self, given: dict[str, Any]) -> None:
+    def _backward(self, given: Values) -> None:
         inputs, options, factor = self._prepared(given)
         names = list(self.op.signature.inputs)
         out = [given.get("grad_" + self.inputs.get(name, "")) for name in names]
@@ -256,10 +237,15 @@ class Call:
             out[0] *= out[0].dtype.type(factor)
 
     def _biased_back(
-        self, given: dict[str, Any], inputs: list[Any], options: dict[str, Any], out: dict[str, Any]
+        self,
+        given: Values,
+        inputs: list[Array | None],
+        options: Values,
+        out: dict[str, Array | None],
     ) -> None:
         """Compute the gradients if scores have a bias."""
         heads, by_bias = given["params"].num_heads, given["grad_score_bias"]
+        assert inputs[0] is not None
         scale, _ = query_scales(inputs[0].shape[1] // heads)
         wanted = {name for name, array in out.items() if array is not None}
         gradients = self.op.backward(
@@ -283,6 +269,6 @@ class Call:
         write(self.__name__, **results)
 
 
-def _heads_of(given: dict[str, Any]) -> int:
+def _heads_of(given: Values) -> int:
     """Return the number of heads that are concatenated in a row of the output."""
     return given["params"].num_heads if given["params"].concat_heads else 1

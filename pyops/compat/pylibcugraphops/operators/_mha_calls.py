@@ -7,71 +7,47 @@ raise an error.
 
 from __future__ import annotations
 
+from ...._call.operator import Operator
 from ....ops.gat import gat
 from ....ops.gat_v2 import gat_v2
 from ....ops.transformer_conv import transformer_conv
 from ._mha import BACKWARD, FORWARD, Call
 
 _ENDS = "src_node_embedding dst_node_embedding"
-_GRADS = "grad_src_node_embedding grad_dst_node_embedding"
-_WORK = "grad_softmax_scores grad_output_embedding"
-_LAST = "graph params grad_attention_weights_workspace"
-
-mha_gat_n2n_fwd = Call(
-    "mha_gat_n2n_fwd", gat, FORWARD,
-    f"output_embedding softmax_scores {_ENDS} attention_weights graph params",
-)  # fmt: skip
-mha_gat_n2n_efeat_fwd = Call(
-    "mha_gat_n2n_efeat_fwd", gat, FORWARD,
-    f"output_embedding softmax_scores {_ENDS} edge_embedding attention_weights graph params",
-)  # fmt: skip
-mha_gat_n2n_bwd = Call(
-    "mha_gat_n2n_bwd", gat, BACKWARD,
-    f"{_GRADS} grad_attention_weights {_WORK} {_ENDS} attention_weights softmax_scores {_LAST}",
-)  # fmt: skip
-mha_gat_n2n_efeat_bwd = Call(
-    "mha_gat_n2n_efeat_bwd", gat, BACKWARD,
-    f"{_GRADS} grad_edge_embedding grad_attention_weights {_WORK} {_ENDS} edge_embedding "
-    f"attention_weights softmax_scores {_LAST}",
-)  # fmt: skip
-mha_gat_v2_n2n_fwd = Call(
-    "mha_gat_v2_n2n_fwd", gat_v2, FORWARD,
-    f"output_embedding softmax_scores activation_scores {_ENDS} attention_weights graph params",
-)  # fmt: skip
-mha_gat_v2_n2n_efeat_fwd = Call(
-    "mha_gat_v2_n2n_efeat_fwd", gat_v2, FORWARD,
-    f"output_embedding softmax_scores activation_scores {_ENDS} edge_embedding attention_weights "
-    "graph params",
-)  # fmt: skip
-mha_gat_v2_n2n_bwd = Call(
-    "mha_gat_v2_n2n_bwd", gat_v2, BACKWARD,
-    f"{_GRADS} grad_attention_weights {_WORK} {_ENDS} attention_weights softmax_scores "
-    f"activation_scores {_LAST}",
-)  # fmt: skip
-mha_gat_v2_n2n_efeat_bwd = Call(
-    "mha_gat_v2_n2n_efeat_bwd", gat_v2, BACKWARD,
-    f"{_GRADS} grad_edge_embedding grad_attention_weights {_WORK} {_ENDS} edge_embedding "
-    f"attention_weights softmax_scores activation_scores {_LAST}",
-)  # fmt: skip
 _THREE = "key_embedding query_embedding value_embedding"
+_GRADS = "grad_src_node_embedding grad_dst_node_embedding"
 _GRAD_THREE = "grad_key_embedding grad_query_embedding grad_value_embedding"
-mha_simple_n2n_fwd = Call(
-    "mha_simple_n2n_fwd", transformer_conv, FORWARD,
-    f"output_embedding softmax_scores {_THREE} graph params",
-)  # fmt: skip
-mha_simple_n2n_efeat_fwd = Call(
-    "mha_simple_n2n_efeat_fwd", transformer_conv, FORWARD,
-    f"output_embedding softmax_scores {_THREE} edge_embedding graph params",
-)  # fmt: skip
-mha_simple_n2n_bwd = Call(
-    "mha_simple_n2n_bwd", transformer_conv, BACKWARD,
-    f"{_GRAD_THREE} {_WORK} {_THREE} softmax_scores graph params",
-)  # fmt: skip
-mha_simple_n2n_efeat_bwd = Call(
-    "mha_simple_n2n_efeat_bwd", transformer_conv, BACKWARD,
-    f"{_GRAD_THREE} grad_edge_embedding {_WORK} {_THREE} edge_embedding softmax_scores graph "
-    "params",
-)  # fmt: skip
+_WORK = "grad_softmax_scores grad_output_embedding"
+
+
+def _pair(name: str, op: Operator, edge: str = "") -> tuple[Call, Call]:
+    """Return the forward and the backward call of an operator, with edge features or without."""
+    by_edge, last = f"grad_{edge}" if edge else "", "graph params"
+    if op is transformer_conv:
+        forward = f"output_embedding softmax_scores {_THREE} {edge} {last}"
+        backward = f"{_GRAD_THREE} {by_edge} {_WORK} {_THREE} {edge} softmax_scores {last}"
+    else:
+        scores = "softmax_scores" + " activation_scores" * (op is gat_v2)
+        forward = f"output_embedding {scores} {_ENDS} {edge} attention_weights {last}"
+        backward = (
+            f"{_GRADS} {by_edge} grad_attention_weights {_WORK} {_ENDS} {edge} attention_weights "
+            f"{scores} {last} grad_attention_weights_workspace"
+        )
+    return (
+        Call(f"{name}_fwd", op, FORWARD, forward),
+        Call(f"{name}_bwd", op, BACKWARD, backward),
+    )
+
+
+_EDGE = "edge_embedding"
+mha_gat_n2n_fwd, mha_gat_n2n_bwd = _pair("mha_gat_n2n", gat)
+mha_gat_n2n_efeat_fwd, mha_gat_n2n_efeat_bwd = _pair("mha_gat_n2n_efeat", gat, _EDGE)
+mha_gat_v2_n2n_fwd, mha_gat_v2_n2n_bwd = _pair("mha_gat_v2_n2n", gat_v2)
+mha_gat_v2_n2n_efeat_fwd, mha_gat_v2_n2n_efeat_bwd = _pair("mha_gat_v2_n2n_efeat", gat_v2, _EDGE)
+mha_simple_n2n_fwd, mha_simple_n2n_bwd = _pair("mha_simple_n2n", transformer_conv)
+mha_simple_n2n_efeat_fwd, mha_simple_n2n_efeat_bwd = _pair(
+    "mha_simple_n2n_efeat", transformer_conv, _EDGE
+)
 
 _FORWARD_NAMES = ("{0}_fp32",)
 _BACKWARD_NAMES = "{0}_{0}_{0}_fp32", "{0}_{0}_fp32_fp32", "{0}_fp32_fp32_fp32"

@@ -8,10 +8,9 @@ from enum import Enum
 import numpy as np
 
 from ...._call.arrays import Array
-from ....graph import Graph
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
-from .._queue import check_array, graph_for
+from .._queue import AnyGraph, check_array, graph_for
 
 
 class AggOp(Enum):
@@ -26,19 +25,22 @@ class AggOp(Enum):
 EXTREMES = AggOp.Max, AggOp.Min
 
 
-def check_call(caller: str, graph: object, kind: type, operation: object = AggOp.Sum) -> Graph:
+def check_call(caller: str, graph: object, kind: type[BipartiteCsc] = BipartiteCsc) -> AnyGraph:
+    """Return the graph of a call, on the device of its arrays."""
     if not isinstance(graph, kind):
-        made = {
+        makers = {
             "BipartiteCsc": "make_csc or make_bipartite_csc",
             "Hetero": "make_csc_hg or make_bipartite_csc_hg",
         }
-        maker = made.get(kind.__name__, "make_csc")
+        maker = makers.get(kind.__name__, "make_csc")
         raise TypeError(f"{caller}: graph: expected what {maker} makes, got {type(graph).__name__}")
+    return graph_for(graph)
+
+
+def check_operation(caller: str, operation: object) -> AggOp:
     if not isinstance(operation, AggOp):
         raise TypeError(f"{caller}: aggregation_operation: expected AggOp, got {operation!r}")
-    assert isinstance(graph, BipartiteCsc)
-    found: Graph = graph_for(graph)
-    return found
+    return operation
 
 
 def table(label: str, array: object, rows: int) -> Array:
@@ -64,7 +66,7 @@ def tables(caller: str, given: Mapping[str, tuple[object, int]]) -> dict[str, Ar
     return arrays
 
 
-def weight_sums(graph: Graph, weight: Array) -> Array:
+def weight_sums(graph: AnyGraph, weight: Array) -> Array:
     """Return the sum of the weights into each destination, 1 where it is 0."""
     sums = aggregate(graph, None, weight[:, None])
     assert sums is not None

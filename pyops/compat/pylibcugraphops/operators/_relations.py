@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,21 +14,19 @@ from ....graph import _of_groups
 from ....ops.aggregate import aggregate
 from ....ops.hetero_basis import hetero_basis
 from .._csc_full import Hetero
-from .._names import in_names_of_call
-from .._queue import made_of, queued
+from .._queue import AnyGraph, derived_array, derived_graph, queued
 from .._results import write
 from ._reductions import check_alike, check_call, table
 
 _NAMES = {"x": "input_embedding", "weight": "weights_combination", "gy": "grad_output"}
 
 
-@queued
-@in_names_of_call(_NAMES)
+@queued(_NAMES)
 def agg_hg_basis_n2n_post_fwd(
     output_embedding: Array,
     input_embedding: Array,
     weights_combination: Array | None,
-    graph: Any,
+    graph: Hetero,
     concat_own: bool = False,
     norm_by_out_degree: bool = False,
     stream_id: int = 0,
@@ -46,15 +44,14 @@ def agg_hg_basis_n2n_post_fwd(
     write(caller, output_embedding=(output_embedding, y))
 
 
-@queued
-@in_names_of_call(_NAMES)
+@queued(_NAMES)
 def agg_hg_basis_n2n_post_bwd(
     grad_input: Array | None,
     grad_weights: Array | None,
     grad_output: Array,
     input_embedding: Array,
     weights_combination: Array | None,
-    graph: Any,
+    graph: Hetero,
     concat_own: bool = False,
     norm_by_out_degree: bool = False,
     stream_id: int = 0,
@@ -83,13 +80,13 @@ def agg_hg_basis_n2n_post_bwd(
     if grad_weights is not None:
         if shares is not None:
             types, count = graph.edge_types, graph.n_edge_types
-            groups = made_of(graph, "groups", lambda: _of_groups(types, count))
+            groups = derived_graph(graph, "groups", lambda: _of_groups(types, count))
             gw = aggregate(groups, None, gw, shares)
         results["grad_weights"] = grad_weights, gw
     write(caller, **results)
 
 
-def _own(caller: str, x: Array, graph: Any) -> Array:
+def _own(caller: str, x: Array, graph: AnyGraph) -> Array:
     """Return the rows of the destinations, which are the first of the sources."""
     if graph.num_src < graph.num_dst:
         raise ValueError(
@@ -103,22 +100,24 @@ def _own(caller: str, x: Array, graph: Any) -> Array:
 class _Relations(NamedTuple):
     """A graph of relations, its weights, and the averaging factors of entries, if any."""
 
-    graph: Any
+    graph: AnyGraph
     weight: Array
     shares: Array | None
 
 
-def _relations(caller: str, x: Any, weight: Any, graph: Any, normed: bool) -> _Relations:
+def _relations(
+    caller: str, x: Array, weight: Array | None, graph: Hetero, normed: bool
+) -> _Relations:
     """Return the inputs of `hetero_basis`, on the device of the call."""
     g = check_call(caller, graph, Hetero)
     x = table(f"{caller}: input_embedding", x, g.num_src)
     host, types, count = graph.graph, graph.edge_types, graph.n_edge_types
     if weight is None:
-        weight = made_of(graph, f"bases {x.dtype}", lambda: np.eye(count, dtype=x.dtype))
+        weight = derived_array(graph, f"bases {x.dtype}", lambda: np.eye(count, dtype=x.dtype))
     weight = table(f"{caller}: weights_combination", weight, count)
     check_alike(f"{caller}: weights_combination", weight, "input_embedding", x)
     if not normed:
-        typed = made_of(graph, "typed", lambda: host.with_edge_ids(types, count))
+        typed = derived_graph(graph, "typed", lambda: host.with_edge_ids(types, count))
         return _Relations(typed, weight, None)
 
     def share() -> Array:
@@ -128,7 +127,9 @@ def _relations(caller: str, x: Any, weight: Any, graph: Any, normed: bool) -> _R
         return shares
 
     entries = host.num_entries
-    numbered = made_of(graph, "entries", lambda: host.with_edge_ids(np.arange(entries), entries))
-    shares = made_of(graph, f"shares {x.dtype}", share)
-    of_entries = weight[made_of(graph, "types", lambda: types)]
+    numbered = derived_graph(
+        graph, "entries", lambda: host.with_edge_ids(np.arange(entries), entries)
+    )
+    shares = derived_array(graph, f"shares {x.dtype}", share)
+    of_entries = weight[derived_array(graph, "types", lambda: types)]
     return _Relations(numbered, shares[:, None] * of_entries, shares)

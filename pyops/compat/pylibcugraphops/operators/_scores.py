@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...._call.arrays import Array
 from ...._call.operator import Operator
-from ....graph import Graph
+from .._queue import AnyGraph
 
-ACTIVATIONS: dict[str, tuple[str, Callable[[Array, Any], Array]]] = {
+if TYPE_CHECKING:
+    from ._mha import mha_params
+
+ACTIVATIONS: dict[str, tuple[str, Callable[[Array, np.floating], Array]]] = {
     "LeakyReLU": ("leaky_relu", lambda z, slope: np.where(z > 0, z, slope * z)),
     "Identity": ("identity", lambda z, _: z),
     "ReLU": ("relu", lambda z, _: np.maximum(z, 0)),
@@ -31,13 +34,14 @@ def check_activation(label: str, name: object) -> None:
 
 
 def logits_of(
-    op: Operator, graph: Graph, inputs: Sequence[Any], params: Any, sums: Array | None
+    op: Operator, graph: AnyGraph, inputs: Sequence[Any], params: mha_params, sums: Array | None
 ) -> Array:
     """Return all entries' scores [n_indices, num_heads]; `sums` receives what gat_v2 activates."""
     heads = params.num_heads
     dtype = inputs[0].dtype.newbyteorder("=")
     logits: Array = np.empty_like(inputs[0], dtype, shape=(graph.num_entries, heads))
-    src, dst, ids = graph.src, graph.dst, graph.edge_ids
+    ends: Any = graph
+    src, dst, ids = ends.src, ends.dst, ends.edge_ids
 
     def by_heads(x: Array) -> Array:
         return x.reshape(len(x), heads, -1) if len(x) else x.reshape(0, heads, x.shape[1] // heads)

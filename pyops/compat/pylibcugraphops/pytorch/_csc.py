@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,9 +15,9 @@ from ...._call.indices import Indices, check_bounds, check_indices
 from ....torch import Graph
 from ....torch.nn._edge_index import on_cpu
 from .._names import names_of_call
-from .._queue import check_flag
+from .._queue import Values, check_flag
 
-Made = TypeVar("Made")
+Found = TypeVar("Found")
 _NAMES = {"num_src": "num_src_nodes", "edge_ids": "ef_indices"}
 
 
@@ -106,7 +107,7 @@ class CSC:
         """Number of edges."""
         return self.graph.num_entries
 
-    def _indices(self, name: str, indices: Any) -> Indices:
+    def _indices(self, name: str, indices: Tensor | npt.ArrayLike) -> Indices:
         """Return a copy of an index tensor on the CPU."""
         return _checked(f"{type(self).__name__}: {name}", indices)
 
@@ -165,7 +166,7 @@ class HeteroCSC(CSC):
         check_bounds(label, types, self.num_edge_types, "num_edge_types")
         held = torch.from_numpy(types.astype("int64"))
         self.edge_types = held if self._order is None else held[self._order]
-        self._made: dict[str, Any] = {}
+        self._derived: Values = {}
 
     @property
     def typed(self) -> Graph:
@@ -201,16 +202,17 @@ class HeteroCSC(CSC):
         dst = torch.from_numpy(self.graph.dst.astype("int64"))
         return dst * self.num_edge_types + self.edge_types
 
-    def _entries(self, ids: Any, rows: int) -> Graph:
+    def _entries(self, ids: Indices | None, rows: int) -> Graph:
         graph = Graph.__new__(Graph)
         sizes = self.graph.num_src, self.graph.num_dst, rows
         graph._fill(type(self).__name__, self.graph.src, self.graph.dst, ids, *sizes)
         return graph
 
-    def _once(self, name: str, make: Callable[[], Made]) -> Made:
-        if name not in self._made:
-            self._made[name] = make()
-        return self._made[name]  # type: ignore[no-any-return]
+    def _once(self, name: str, make: Callable[[], Found]) -> Found:
+        if name not in self._derived:
+            self._derived[name] = make()
+        found: Found = self._derived[name]
+        return found
 
 
 class BipartiteCSC(CSC):
@@ -281,7 +283,7 @@ class SampledHeteroCSC(HeteroCSC):
         super().__init__(offsets, indices, edge_types, num_src_nodes, num_edge_types)
 
 
-def _nodes(caller: str, offsets: object, indices: object) -> int:
+def _nodes(caller: str, offsets: Tensor, indices: Tensor) -> int:
     """Return the number of nodes that offsets and indices refer to."""
     starts, sources = (
         _checked(f"{caller}: offsets", offsets),
@@ -290,7 +292,7 @@ def _nodes(caller: str, offsets: object, indices: object) -> int:
     return max(0, len(starts) - 1, 1 + int(sources.max(initial=-1)))
 
 
-def _checked(label: str, indices: Any) -> Indices:
+def _checked(label: str, indices: Tensor | npt.ArrayLike) -> Indices:
     return check_indices(label, on_cpu(label, indices) if isinstance(indices, Tensor) else indices)
 
 

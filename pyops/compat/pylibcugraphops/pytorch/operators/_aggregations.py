@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from .....torch import aggregate
+from .._csc import CSC
 from ._nodes import both_ends, check_graph, check_tensor
 
 REDUCTIONS = "sum", "mean", "max", "min"
@@ -14,7 +15,7 @@ Reduction: TypeAlias = Literal["sum", "mean", "max", "min"]
 
 def agg_concat_n2n(
     feat: Tensor | tuple[Tensor, Tensor],
-    graph: Any,
+    graph: CSC,
     aggr: Reduction = "sum",
     edge_weight: Tensor | None = None,
 ) -> Tensor:
@@ -44,7 +45,7 @@ def agg_concat_n2n(
     return torch.cat([sums / torch.where(weights == 0, 1, weights), dst], dim=1)
 
 
-def agg_concat_e2n(feat: Tensor, edge_feat: Tensor, graph: Any, aggr: Reduction = "sum") -> Tensor:
+def agg_concat_e2n(feat: Tensor, edge_feat: Tensor, graph: CSC, aggr: Reduction = "sum") -> Tensor:
     """Aggregate the features of the edges, and append the destination's own.
 
     Parameters

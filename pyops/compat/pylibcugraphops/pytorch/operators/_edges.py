@@ -1,17 +1,18 @@
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
 from .....torch import edge_update
+from .._csc import CSC
 from ._nodes import both_ends, check_flags, check_graph
 
 
 def update_efeat_e2e(
     edge_feat: Tensor | None,
     node_feat: Tensor | tuple[Tensor | None, Tensor | None] | None,
-    graph: Any,
+    graph: CSC,
     use_source_emb: bool,
     use_target_emb: bool,
     mode: Literal["concat", "sum"] = "concat",
@@ -43,8 +44,8 @@ def update_efeat_e2e(
 def _chosen(
     caller: str,
     edge_feat: Tensor | None,
-    node_feat: Any,
-    graph: Any,
+    node_feat: Tensor | tuple[Tensor | None, Tensor | None] | None,
+    graph: CSC,
     use_source_emb: bool,
     use_target_emb: bool,
     mode: Literal["concat", "sum"],
@@ -66,7 +67,7 @@ def update_efeat_bipartite_e2e(
     edge_feat: Tensor | None,
     src_feat: Tensor | None,
     dst_feat: Tensor | None,
-    graph: Any,
+    graph: CSC,
     mode: Literal["concat", "sum"] = "concat",
 ) -> Tensor:
     """See `update_efeat_e2e`; features that are None are left out."""
@@ -76,7 +77,7 @@ def update_efeat_bipartite_e2e(
 def update_efeat_static_e2e(
     edge_feat: Tensor | None,
     node_feat: Tensor | None,
-    graph: Any,
+    graph: CSC,
     use_source_emb: bool = True,
     use_target_emb: bool = True,
     mode: Literal["concat", "sum"] = "concat",
@@ -91,7 +92,7 @@ def _updated(
     edge: Tensor | None,
     src: Tensor | None,
     dst: Tensor | None,
-    graph: Any,
+    graph: CSC,
     mode: Literal["concat", "sum"],
 ) -> Tensor:
     check_graph(caller, graph)

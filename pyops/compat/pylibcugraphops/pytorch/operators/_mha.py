@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -8,13 +8,22 @@ from torch import Tensor
 from .....torch import gat, gat_v2, transformer_conv
 from ...operators._bias import query_scales
 from ...operators._scores import ACTIVATIONS, check_activation
-from ._nodes import both_ends, check_flags, check_graph, check_tensor
+from .._csc import CSC
+from ._nodes import Feat, both_ends, check_flags, check_graph, check_tensor
+
+UNUSED = (
+    "deterministic_dgrad",
+    "deterministic_wgrad",
+    "high_precision_dgrad",
+    "high_precision_wgrad",
+)
+"""Flags that are accepted but unused."""
 
 
 def mha_gat_n2n(
     feat: Tensor | tuple[Tensor, Tensor],
     attn_weights: Tensor,
-    graph: Any,
+    graph: CSC,
     num_heads: int = 1,
     activation: str = "LeakyReLU",
     negative_slope: float = 0.2,
@@ -47,26 +56,15 @@ def mha_gat_n2n(
     -------
     tensor, shape (num_dst_nodes, num_heads * dim) or (num_dst_nodes, dim)
     """
-    check_flags(
-        "mha_gat_n2n",
-        deterministic_dgrad=deterministic_dgrad,
-        deterministic_wgrad=deterministic_wgrad,
-        high_precision_dgrad=high_precision_dgrad,
-        high_precision_wgrad=high_precision_wgrad,
-    )
-    return gat(
-        *_arguments("mha_gat_n2n", feat, graph),
-        attn_weights,
-        edge_feat,
-        **_options("mha_gat_n2n", num_heads, concat_heads, activation),
-        negative_slope=negative_slope,
-    )
+    flags = deterministic_dgrad, deterministic_wgrad, high_precision_dgrad, high_precision_wgrad
+    options = num_heads, concat_heads, activation, negative_slope
+    return _additive("mha_gat_n2n", gat, feat, attn_weights, graph, edge_feat, options, flags)
 
 
 def mha_gat_v2_n2n(
     feat: Tensor | tuple[Tensor, Tensor],
     attn_weights: Tensor,
-    graph: Any,
+    graph: CSC,
     num_heads: int = 1,
     activation: str = "LeakyReLU",
     negative_slope: float = 0.2,
@@ -82,27 +80,17 @@ def mha_gat_v2_n2n(
     Parameters are those of `mha_gat_n2n`, except `attn_weights`, shape (num_heads * dim,), and
     `edge_feat`, shape (num_edges, num_heads * dim).
     """
-    check_flags(
-        "mha_gat_v2_n2n",
-        deterministic_dgrad=False if deterministic_dgrad is None else deterministic_dgrad,
-        deterministic_wgrad=False if deterministic_wgrad is None else deterministic_wgrad,
-        high_precision_dgrad=high_precision_dgrad,
-        high_precision_wgrad=high_precision_wgrad,
-    )
-    return gat_v2(
-        *_arguments("mha_gat_v2_n2n", feat, graph),
-        attn_weights,
-        edge_feat,
-        **_options("mha_gat_v2_n2n", num_heads, concat_heads, activation),
-        negative_slope=negative_slope,
-    )
+    unset = [False if f is None else f for f in (deterministic_dgrad, deterministic_wgrad)]
+    flags = *unset, high_precision_dgrad, high_precision_wgrad
+    options = num_heads, concat_heads, activation, negative_slope
+    return _additive("mha_gat_v2_n2n", gat_v2, feat, attn_weights, graph, edge_feat, options, flags)
 
 
 def mha_simple_n2n(
     key_emb: Tensor,
     query_emb: Tensor,
     value_emb: Tensor,
-    graph: Any,
+    graph: CSC,
     num_heads: int = 1,
     concat_heads: bool = True,
     edge_emb: Tensor | None = None,
@@ -181,13 +169,20 @@ def _with_bias(
     return [x.flatten(1) for x in wide]
 
 
-def _arguments(caller: str, feat: Any, graph: Any) -> tuple[Any, Tensor, Tensor]:
+def _additive(
+    caller: str,
+    op: Callable[..., Tensor],
+    feat: Feat,
+    attn_weights: Tensor,
+    graph: CSC,
+    edge_feat: Tensor | None,
+    options: tuple[int, bool, str, float],
+    flags: Sequence[bool],
+) -> Tensor:
+    check_flags(caller, **dict(zip(UNUSED, flags, strict=True)))
     src, dst = both_ends(caller, feat, graph)
-    return graph.graph, src, dst
-
-
-def _options(caller: str, heads: int, concat: bool, activation: str) -> dict[str, Any]:
+    heads, concat, activation, slope = options
     check_activation(f"{caller}: activation", activation)
     check_flags(caller, concat_heads=concat)
-    name, _ = ACTIVATIONS[activation]
-    return {"heads": heads, "concat": bool(concat), "activation": name}
+    chosen = {"heads": heads, "concat": bool(concat), "activation": ACTIVATIONS[activation][0]}
+    return op(graph.graph, src, dst, attn_weights, edge_feat, negative_slope=slope, **chosen)

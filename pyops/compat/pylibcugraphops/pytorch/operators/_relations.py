@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from ._nodes import check_flags, check_graph, check_tensor
 def agg_hg_basis_n2n_post(
     feat: Tensor,
     weights_comb: Tensor | None,
-    graph: Any,
+    graph: HeteroCSC,
     concat_own: bool = False,
     norm_by_out_degree: bool = False,
 ) -> Tensor:
