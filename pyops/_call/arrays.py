@@ -71,7 +71,9 @@ def check_number(label: str, value: object) -> float:
     return number
 
 
-def check_output(label: str, array: object, shape: tuple[int, ...], dtype: Dtype) -> Array:
+def check_output(
+    label: str, array: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]
+) -> Array:
     """Return an array for `out` if it is writeable and has the given shape and dtype."""
     out = check_array(label, array)
     if out.dtype.char != dtype.char:
