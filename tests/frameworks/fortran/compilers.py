@@ -155,8 +155,9 @@ class Whole(Build):
     def libraries(self):
         """Return the objects that are not Fortran."""
         targets = []
-        for source in sorted((FORTRAN / "kernels").glob("*.c")):
-            targets.append(self.folder / f"{source.stem}_c.o")
+        for name in "memory", "prefetch", "threads":  # the fourth needs an option of the linker
+            source = FORTRAN / "runtime" / f"{name}.c"
+            targets.append(self.folder / f"{name}_c.o")
             command("cc", "-O2", "-c", source, "-o", targets[-1])
         return targets
 
