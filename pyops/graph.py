@@ -20,7 +20,6 @@ from ._call.indices import (
     pack_rows,
     take_ends,
 )
-from ._call.types import Options
 
 if TYPE_CHECKING:
     from .cuda._graph import DeviceGraph
@@ -189,7 +188,7 @@ class Graph:
         check_bounds(f"{caller}: dst", dst, num_dst, "num_dst")
         if ids is not None:
             check_bounds(f"{caller}: edge_ids", ids, num_edges, "num_edges")
-        fields: Options = {
+        fields: dict[str, object] = {
             "_src": frozen(src, np.int32),
             "_dst": frozen(dst, np.int32),
             "_ids": None if ids is None else frozen(ids, np.int64),

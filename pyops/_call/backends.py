@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .arrays import on_device
@@ -31,8 +31,11 @@ BACKENDS: dict[str, Callable[[object], bool]] = {"pyops.cuda._dispatch": on_devi
 """Test for the arrays of a backend, by its module, which is imported with the first of them."""
 
 
-def backend(given: Sequence[object]) -> Backend:
-    """Return the backend of the first argument that belongs to one."""
-    owners = (module for a in given for module, owns in BACKENDS.items() if owns(a))
-    found: Backend = importlib.import_module(next(owners))
-    return found
+def find_backend(given: Iterable[object]) -> Backend | None:
+    """Return the backend of the first argument that belongs to one, None if none does."""
+    for argument in given:
+        for module, owns in BACKENDS.items():
+            if owns(argument):
+                found: Backend = importlib.import_module(module)
+                return found
+    return None

@@ -128,6 +128,7 @@ class BroadcastPhase(Phase):
 
     properties = staticmethod(_PROPERTIES)
     view = staticmethod(flat)
+    to_readable = staticmethod(readable)
 
     def __init__(self, operator: Operator, name: str) -> None:
         super().__init__(operator.signature, operator.name, name, DECLARATION)
@@ -139,16 +140,6 @@ class BroadcastPhase(Phase):
     @functools.cached_property
     def absent(self) -> dict[str, None]:
         return dict.fromkeys(ARRAYS.get(self.kernel) or super().absent)
-
-    def run(
-        self,
-        given: Sequence[object],
-        options: Options,
-        wanted: Collection[str] | None = None,
-        out: Sequence[Array | None] | None = None,
-        accumulate: bool = False,
-    ) -> tuple[Array | None, ...]:
-        return super().run([*map(readable, given)], options, wanted, out, accumulate)
 
     def _inputs(self, given: Sequence[object]) -> list[Array]:
         return [flat(array) for array in given if isinstance(array, np.ndarray)]

@@ -10,7 +10,8 @@ import numpy as np
 
 from .._schema import Signature
 from ..graph import Graph
-from .arrays import Array, kind_of, on_device
+from .arrays import Array, kind_of
+from .backends import find_backend
 from .eager import eager
 from .phase import Phase
 from .types import Options, Shaped
@@ -143,7 +144,8 @@ class Operator:
     ) -> tuple[Any, tuple[Array, ...]]:
         """Return the result of the call, and intermediates for derivatives of the same inputs."""
         inputs = self.arguments(inputs, options)
-        if not self._keeping or any(type(a) not in _PLAIN and on_device(a) for a in inputs):
+        others = [a for a in inputs if type(a) not in _PLAIN]
+        if not self._keeping or find_backend(others) is not None:
             return self(*inputs, out=out, accumulate=accumulate, **options), ()
         phase = self._keeping["forward"]
         wants_attention = self.pop_attention(options)

@@ -13,8 +13,8 @@ from .. import _kernels
 from .._schema import Procedure, Shape, Signature, procedures
 from ..graph import Graph
 from .arguments import by_position
-from .arrays import Array, buffers_for, check_outputs, hand_over, on_device, plain
-from .backends import backend
+from .arrays import Array, buffers_for, check_outputs, hand_over, plain
+from .backends import find_backend
 from .indices import Indices, check_rows, check_wanted
 from .memory import new_array
 from .plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
@@ -46,6 +46,8 @@ class Phase:
 
     properties = staticmethod(_PROPERTIES)
     view = staticmethod(_TRANSPOSED)
+    to_readable: Callable[[object], object] | None = None
+    """Copies an argument that kernels which take any strides could not read."""
 
     def __init__(
         self,
@@ -144,14 +146,29 @@ class Phase:
         accumulate: bool = False,
     ) -> tuple[Array | None, ...]:
         """Check a call, run its kernel and return its outputs."""
+        if self.to_readable is not None:
+            given = [*map(self.to_readable, given)]
         options, rows = self._without_rows(options) if self.signature.indexed else (options, {})
         plan = self._plan(given, options, wanted)
         if plan is None:
-            options = {**options, **rows}
-            return backend(given).run(self, given, options, wanted, out, accumulate)
-        inputs = self._inputs(given)
+            backend = find_backend(given)
+            assert backend is not None
+            return backend.run(self, given, {**options, **rows}, wanted, out, accumulate)
         if out is not None or accumulate is not False:
             check_outputs(self.caller, self.labels, plan.outputs, plan.dtype, out, accumulate)
+        return self._execute(plan, given, options, rows, out, accumulate)
+
+    def _execute(
+        self,
+        plan: Plan,
+        given: Sequence[object],
+        options: Options,
+        rows: Options,
+        out: Sequence[Array | None] | None,
+        accumulate: bool,
+    ) -> tuple[Array | None, ...]:
+        """Return the outputs of a call that has been checked."""
+        inputs = self._inputs(given)
         buffers: list[Array | None]
         if out is None:
             dtype = plan.dtype
@@ -180,7 +197,7 @@ class Phase:
         threads: object,
         inputs: Sequence[object],
         outputs: Sequence[object],
-    ) -> Options | None:
+    ) -> Values | None:
         """Return the arguments of the kernel by name, with stand-ins for `threads`, the inputs that
         are given and the requested outputs; None if the outputs are constants."""
         options, rows = self._without_rows(options)
@@ -262,15 +279,15 @@ class Phase:
     def _plan(
         self, given: Sequence[object], options: Options, wanted: Collection[str] | None
     ) -> Plan | None:
-        """Return the plan of a call, cached by everything it depends on; None if its arrays are on
-        a CUDA device."""
+        """Return the plan of a call, cached by everything it depends on; None if a backend runs
+        it."""
         key = self._key(given, options, wanted)
         try:
             plan = self._plans.get(key)
         except TypeError:  # an unhashable argument, refused below
             key, plan = None, None
         if plan is None:
-            if key is None and any(map(on_device, given)):
+            if key is None and find_backend(given) is not None:
                 return None
             self._refuse_unknown(options)
             plan = self._make_plan(given, options, wanted)

@@ -10,9 +10,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from .._functions import CODES, FUNCTIONS
-from .arrays import Array, check_outputs
-from .backends import backend
-from .broadcast import Lengths, Strides, element_strides, readable
+from .arrays import Array, hand_over
+from .broadcast import Lengths, Strides, element_strides
 from .elementwise import (
     DECLARATION,
     OPERATIONS,
@@ -90,15 +89,15 @@ class ReductionPhase(BroadcastPhase):
     """Phase of sum or mean; its derivatives are sums and copies."""
 
     def checked(self, options: Mapping[str, object]) -> Options:
+        return dict(zip(("axis", "keepdims"), self._axis_and_keepdims(options), strict=True))
+
+    def _axis_and_keepdims(
+        self, options: Mapping[str, object]
+    ) -> tuple[int | tuple[int, ...] | None, bool]:
         axis, keepdims = self._complete(options).values()
         if not isinstance(keepdims, (bool, np.bool_)):
             raise TypeError(f"{self.caller}: keepdims: expected True or False, got {keepdims!r}")
-        return {"axis": check_axis(self.caller, axis), "keepdims": bool(keepdims)}
-
-    def _axes(self, x: Shaped | None, options: Mapping[str, object]) -> Axes:
-        assert x is not None
-        axis, keepdims = self.checked(options).values()
-        return reduced(self.caller, x.shape, check_axis(self.caller, axis), keepdims is True)
+        return check_axis(self.caller, axis), bool(keepdims)
 
     def output_shape(
         self,
@@ -106,18 +105,20 @@ class ReductionPhase(BroadcastPhase):
         arrays: Sequence[Shaped | None],
         options: Mapping[str, object],
     ) -> Lengths:
-        return self._axes(arrays[0], options).shape
+        x = arrays[0]
+        assert x is not None
+        return reduced(self.caller, x.shape, *self._axis_and_keepdims(options)).shape
 
     def _checked(
         self, given: Sequence[object], options: Options, wanted: Collection[str] | None
     ) -> tuple[dict[str, Array], Axes, Dtype, list[Lengths | None]]:
         """Return arrays by name, axes, dtype and the shapes of the requested outputs."""
         _, split = self._split(given)
-        self.checked(options)
+        axis, keepdims = self._axis_and_keepdims(options)
         names = self._wants(wanted, split)
         dtype, arrays = check_arrays(self.caller, self.slots, split)
-        axes = self._axes(arrays[0], options)
         held = self._by_name(arrays)
+        axes = reduced(self.caller, held["x"].shape, axis, keepdims)
         shapes = {"x": held["x"].shape, "gy": axes.shape}
         self._expect(arrays, shapes)
         return held, axes, dtype, self._shapes(names, shapes)
@@ -192,30 +193,24 @@ class ExtremePhase(ReductionPhase):
             names=("keep", "operation", "threads", "accumulate", *held, *made),
         )
 
-    def run(
+    def _execute(
         self,
+        plan: Plan,
         given: Sequence[object],
         options: Options,
-        wanted: Collection[str] | None = None,
-        out: Sequence[Array | None] | None = None,
-        accumulate: bool = False,
+        rows: Options,
+        out: Sequence[Array | None] | None,
+        accumulate: bool,
     ) -> tuple[Array | None, ...]:
         if self.name == "forward":
-            return super().run(given, options, wanted, out, accumulate)
-        given = [*map(readable, given)]
-        plan = self._plan(given, options, wanted)
-        if plan is None:
-            return backend(given).run(self, given, options, wanted, out, accumulate)
-        if out is not None or accumulate is not False:
-            check_outputs(self.caller, self.labels, plan.outputs, plan.dtype, out, accumulate)
+            return super()._execute(plan, given, options, rows, out, accumulate)
         results = self._derivatives(given, options, plan)
-        for result, given_to in zip(results, out or (), strict=False):
-            if given_to is not None and result is not None:
-                given_to[...] = given_to + result if accumulate else result
-        return tuple(
-            r if o is None else o
-            for r, o in zip(results, out or [None] * len(results), strict=True)
-        )
+        if out is None:
+            return tuple(results)
+        if accumulate:
+            pairs = zip(results, out, strict=True)
+            results = [r if r is None or o is None else o + r for r, o in pairs]
+        return hand_over(results, out)
 
     def _derivatives(
         self, given: Sequence[object], options: Options, plan: Plan

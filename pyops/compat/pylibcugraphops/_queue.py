@@ -20,6 +20,7 @@ import numpy as np
 from ..._call import arrays
 from ..._call.arrays import Array
 from ..._call.indices import Indices
+from ..._call.types import Values as Values
 from ...graph import Graph
 from ._names import names_of_call
 
@@ -44,8 +45,6 @@ HINTS = {
 PLAIN = inspect.Parameter.POSITIONAL_OR_KEYWORD
 STREAMS = "cuda_stream", "stream_id"
 AnyGraph: TypeAlias = "Graph | DeviceGraph"
-Values: TypeAlias = dict[str, Any]
-"""Arguments by name, of a call or of an operator, which check them."""
 
 
 class Device(NamedTuple):
