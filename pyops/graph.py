@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,7 @@ class Graph:
     """
 
     __slots__ = (
+        "_copies",
         "_dst",
         "_ids",
         "_num_dst",
@@ -86,6 +87,8 @@ class Graph:
     _numbers: Sizes | None
     _packed: dict[str, Indices]
     _ready: dict[tuple[str, ...], tuple[Indices, ...]]
+    _copies: dict[tuple[str, ...], Any]
+    """The graph as front ends hold it, by their names."""
 
     @eager
     def __init__(
@@ -198,6 +201,7 @@ class Graph:
             "_numbers": None,
             "_packed": {},
             "_ready": {},
+            "_copies": {},
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)

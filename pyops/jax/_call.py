@@ -9,18 +9,36 @@ import struct
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias, TypeVar
 
+import jax
 import numpy as np
+import numpy.typing as npt
 
 from .. import graph as _graph
 from .._call.arrays import VARIANTS
+from .._call.indices import Indices
 from .._call.operator import OPERATORS, Operator
 from .._schema import Procedure
 from . import _handler
 
 _MOST_GRAPHS = 32
-_recent: deque[tuple[tuple[Any, ...], tuple[Any, ...], _graph.Graph]] = deque()
+_recent: deque[tuple[tuple[Indices, ...], tuple[int, ...], _graph.Graph]] = deque()
+"""Contents of index arrays, sizes, and the graph packed for them, newest first."""
+Buffer: TypeAlias = npt.NDArray[Any]
+Kinds: TypeAlias = "tuple[tuple[tuple[int, ...], str], ...]"
+"""Shapes and dtypes."""
+Item = TypeVar("Item")
+
+
+class Kind(Protocol):
+    """Array, or its description."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]: ...
 
 
 class _Source(int):
@@ -33,7 +51,7 @@ _CONSTANT, _TEAM = _Source(-1), _Source(-2)
 class Constants:
     """Index arrays that are constants of a program, identified by their contents in its text."""
 
-    def __init__(self, arrays: Sequence[Any]) -> None:
+    def __init__(self, arrays: Sequence[jax.Array]) -> None:
         self.arrays = tuple(arrays)
 
     def __eq__(self, other: object) -> bool:
@@ -67,7 +85,7 @@ class Call:
     present: tuple[bool, ...]
     """Flags of the phase's array parameters that are present among the remaining arrays."""
     wanted: tuple[str, ...]
-    options: tuple[tuple[str, Any], ...]
+    options: tuple[tuple[str, object], ...]
     constants: Constants | str | None = None
     """The index arrays and row numbers, or their digest, if they are constants of the program."""
 
@@ -80,42 +98,44 @@ class Call:
         """Names of the inputs that are present."""
         count = len(self.op.signature.inputs)
         held = zip(self.op.signature.inputs, self.present[:count], strict=True)
-        return tuple(name for name, there in held if there)
+        return tuple(name for name, is_present in held if is_present)
 
     @property
     def leading(self) -> int:
         """Number of arrays before those that are differentiated."""
         return self.indices + len(self.rows)
 
-    def places(self, arrays: Sequence[Any]) -> list[Any]:
+    def by_parameter(self, arrays: Sequence[Item]) -> list[Item | None]:
         """Return one array or None for each array parameter of the phase."""
         rest = iter(arrays[self.leading :])
-        return [next(rest) if there else None for there in self.present]
+        return [next(rest) if is_present else None for is_present in self.present]
 
 
 @functools.lru_cache(maxsize=1000)
-def _told(text: bytes) -> tuple[Call, int, tuple[Any, ...]]:
+def _decode(text: bytes) -> tuple[Call, int, Kinds]:
     """Decode a call, its number of inputs, and shapes and dtypes of inputs and outputs."""
     fields, count, kinds = ast.literal_eval(text.decode())
     return Call(*fields), count, kinds
 
 
-def text_of(call: Call, inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
+def text_of(call: Call, inputs: Sequence[Kind], outputs: Sequence[Kind]) -> str:
     """Encode everything `run` needs; arrays are described by shape and dtype."""
     fields = tuple(getattr(call, name) for name in Call.__dataclass_fields__)
     kinds = ((tuple(a.shape), np.dtype(a.dtype).str) for a in (*inputs, *outputs))
     return repr((fields, len(inputs), tuple(kinds)))
 
 
-def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]) -> Any:
+def run(
+    text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]
+) -> tuple[object, ...] | None:
     """Return the plan by which the handler calls the kernel, or execute the call and return None.
 
     A plan has the text, the number of the kernel, its arguments and their sources, the message if
     memory is short, the contents of the leading buffers for which it is valid, the graph, and the
     owners of the arrays that the arguments point to.
     """
-    call, count, kinds = _told(text)
-    arrays = [
+    call, count, kinds = _decode(text)
+    arrays: list[Buffer] = [
         np.frombuffer(view, dtype).reshape(shape)
         for view, (shape, dtype) in zip((*inputs, *outputs), kinds, strict=True)
     ]
@@ -123,26 +143,26 @@ def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]
     options = dict(call.options)
     options.update(zip(call.rows, given[call.indices :], strict=False))
     kept, graph = _graph_of(arrays[: call.indices], call.sizes) if call.sizes else ((), ())
-    given = call.places(given)
+    parameters = call.by_parameter(given)
     if call.phase == "attention":
-        call.op.attention(*graph, *given, out=out[0], **options)
+        call.op._alpha((*graph, *parameters), options, out[0])
         return None
     phase, wanted = call.op._phases[call.phase], call.wanted or None
-    places: list[int | None] = [*[None] * (len(phase.outputs) - 1), 0]
+    numbers: list[int | None] = [*[None] * (len(phase.outputs) - 1), 0]
     if call.wanted:
-        found = {name: place for place, name in enumerate(call.wanted)}
-        places = [found.get(name[1:]) for name in phase.outputs]
+        found = {name: number for number, name in enumerate(call.wanted)}
+        numbers = [found.get(name[1:]) for name in phase.outputs]
     kernel = _handler.kernels.get(
         f"{phase.declaration}_{phase.kernel}_{VARIANTS[out[0].dtype.char]}"
     )
     values = None
     if kernel is not None:
-        results = [_Source(count + place) for place in places if place is not None]
+        results = [_Source(count + number) for number in numbers if number is not None]
         sources = [*map(_Source, range(call.leading, count))]
-        values = phase.prepared((*graph, *given), options, wanted, _TEAM, sources, results)
+        values = phase.prepared((*graph, *parameters), options, wanted, _TEAM, sources, results)
     if values is None:
-        buffers = [None if place is None else out[place] for place in places]
-        phase.run((*graph, *given), options, wanted, buffers)
+        buffers = [None if number is None else out[number] for number in numbers]
+        phase.run((*graph, *parameters), options, wanted, buffers)
         return None
     contents = *kept, *map(np.array, arrays[call.indices : call.leading])
     if call.constants:
@@ -151,7 +171,7 @@ def run(text: bytes, inputs: Sequence[memoryview], outputs: Sequence[memoryview]
     return text, kernel, *arguments, phase.no_memory, contents, *(graph or [None]), values
 
 
-def _arguments(interface: Procedure, values: Mapping[str, Any]) -> tuple[bytes, bytes]:
+def _arguments(interface: Procedure, values: Mapping[str, object]) -> tuple[bytes, bytes]:
     """Return the arguments of a kernel in slots of 8 bytes, and their sources."""
     sources = []
     slots = []
@@ -168,8 +188,8 @@ def _arguments(interface: Procedure, values: Mapping[str, Any]) -> tuple[bytes, 
 
 
 def _graph_of(
-    indices: Sequence[Any], sizes: tuple[int, ...]
-) -> tuple[tuple[Any, ...], tuple[_graph.Graph]]:
+    indices: Sequence[Indices], sizes: tuple[int, ...]
+) -> tuple[tuple[Indices, ...], tuple[_graph.Graph]]:
     """Return copies of index arrays and their graph, packed once and cached while it is in use.
 
     Identified by contents, not by address: freed memory is reused.
@@ -185,7 +205,7 @@ def _graph_of(
     return kept, (graph,)
 
 
-def _same(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
+def _same(arrays: Sequence[Indices], others: Sequence[Indices]) -> bool:
     return len(arrays) == len(others) and all(
         a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(arrays, others, strict=True)
     )

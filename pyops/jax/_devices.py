@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 
-def alike(arrays: Sequence[Any]) -> Sequence[Any]:
+def with_common_axes(arrays: Sequence[jax.Array]) -> list[jax.Array]:
     """Return the arrays, each varying over all mesh axes that any of them varies over.
 
     The transpose of this step sums the gradients of replicated arrays over the devices.
     """
-    axes = [_varying(a) for a in arrays]
-    every: frozenset[Any] = frozenset().union(*axes)
+    axes = [_varying_axes(a) for a in arrays]
+    every: frozenset[Hashable] = frozenset().union(*axes)
     return [
         jax.lax.pcast(a, tuple(every - some), to="varying") if every - some else a
         for a, some in zip(arrays, axes, strict=True)
     ]
 
 
-def together(batch: Any) -> Any:
+def unsharded(batch: jax.Array) -> jax.Array:
     """Reshard a batch to have all its elements on each device, as `jax.lax.map` loops over it."""
     sharding = jax.typeof(batch).sharding
     if sharding.spec[0] is None:
         return batch
     whole = PartitionSpec(None, *sharding.spec[1:])
-    return jax.reshard(batch, NamedSharding(sharding.mesh, whole))
+    gathered: jax.Array = jax.reshard(batch, NamedSharding(sharding.mesh, whole))
+    return gathered
 
 
-def _varying(array: Any) -> frozenset[Any]:
+def _varying_axes(array: jax.Array) -> frozenset[Hashable]:
     kind = jax.typeof(array)
-    axes: frozenset[Any]
+    axes: frozenset[Hashable]
     axes = kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying  # JAX 0.9, 0.10
     return axes

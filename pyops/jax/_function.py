@@ -6,7 +6,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,33 +18,36 @@ from .._call.operator import Operator
 from .._schema import Indexed
 from ..graph import Graph as PlainGraph
 from ._call import Call, Constants
-from ._devices import alike
+from ._devices import with_common_axes
 from ._graph import (
     SIZES,
     Graph,
+    IndexArrays,
+    as_int32,
     check_index,
     check_known,
     check_leaves,
-    ends_of,
+    host_indices,
     indices_of,
-    narrowed,
     on_host,
     sizes_of,
 )
-from ._primitives import compiled, value
+from ._primitives import bind, compiled
+from ._rules import value
 
 _MOST_CHECKED = 16
-_checked: deque[tuple[Any, ...]] = deque(maxlen=_MOST_CHECKED)
+References: TypeAlias = "tuple[weakref.ref[jax.Array], ...]"
+_checked: deque[tuple[Indexed, tuple[int, ...], References]] = deque(maxlen=_MOST_CHECKED)
 """Row numbers and index arrays already validated, with the option and the sizes of the call."""
 DTYPES = np.dtype("float32"), np.dtype("float64")
 
 
-def function(op: Operator) -> Callable[..., Any]:
+def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Array]]:
     """Return the operator as a function of JAX arrays."""
     front_end, signature = FrameworkFunction(op, "jax"), op.signature
     declared, label = [*signature.inputs], front_end.label
 
-    def call(*inputs: Any, **options: Any) -> Any:
+    def call(*inputs: object, **options: object) -> jax.Array | tuple[jax.Array, jax.Array]:
         wants_attention = op.pop_attention(options)
         graph, arrays = front_end.arguments(inputs, options, _graph, check)
         indices, sizes = graph or ((), ())
@@ -66,7 +69,7 @@ def function(op: Operator) -> Callable[..., Any]:
             check_wanted(f"{label}: {name}", option, given_rows[name], wanted)
             if wanted:
                 rows[name] = _rows(f"{label}: {name}", option, given_rows[name], indices, sizes)
-        told = Call(
+        description = Call(
             operator=op.name,
             phase="forward",
             sizes=sizes,
@@ -76,28 +79,28 @@ def function(op: Operator) -> Callable[..., Any]:
             wanted=(),
             options=tuple(sorted(options.items())),
         )
-        y = _run(told, *indices, *rows.values(), *given)
+        y = _run(description, *indices, *rows.values(), *given)
         if not wants_attention:
             return y
         constants = map(jax.lax.stop_gradient, given)
-        return y, _run(replace(told, phase="attention"), *indices, *rows.values(), *constants)
+        return y, _run(
+            replace(description, phase="attention"), *indices, *rows.values(), *constants
+        )
 
     front_end.document(call)
     return call
 
 
-def _run(told: Call, *arrays: Any) -> jax.Array:
+def _run(call: Call, *arrays: jax.Array) -> jax.Array:
     traced = [isinstance(a, jax.core.Tracer) for a in arrays]
     if any(traced):
-        if told.leading and not any(traced[: told.leading]):
-            told = replace(told, constants=Constants(arrays[: told.leading]))
-        (y,) = value.bind(*alike(arrays), call=told)
-    else:
-        (y,) = compiled(value, told)(*arrays)
-    return y
+        if call.leading and not any(traced[: call.leading]):
+            call = replace(call, constants=Constants(arrays[: call.leading]))
+        return bind(value, with_common_axes(arrays), call)[0]
+    return compiled(value, call)(*arrays)[0]
 
 
-def _graph(label: str, graph: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+def _graph(label: str, graph: object) -> tuple[IndexArrays, tuple[int, ...]]:
     if isinstance(graph, Graph):
         return check_leaves(f"{label}: graph", graph.indices, graph.sizes), graph.sizes
     if isinstance(graph, PlainGraph):
@@ -107,7 +110,7 @@ def _graph(label: str, graph: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     )
 
 
-def check(label: str, array: Any) -> Any:
+def check(label: str, array: object) -> jax.Array:
     """Return the argument if it is an array or a tracer of a supported precision."""
     if not isinstance(array, (jax.Array, np.ndarray)):
         raise TypeError(f"{label}: expected a jax.Array, got {type(array).__name__}")
@@ -122,7 +125,9 @@ def check(label: str, array: Any) -> Any:
     return array
 
 
-def _rows(label: str, option: Indexed, rows: Any, indices: Any, sizes: Any) -> Any:
+def _rows(
+    label: str, option: Indexed, rows: object, indices: IndexArrays, sizes: tuple[int, ...]
+) -> jax.Array:
     """Check the row numbers of an option; while JAX traces only their shape and dtype are known."""
     length = dict(zip(SIZES, sizes, strict=True))[option.length]
     if isinstance(rows, jax.core.Tracer):
@@ -131,21 +136,22 @@ def _rows(label: str, option: Indexed, rows: Any, indices: Any, sizes: Any) -> A
             raise ValueError(f"{label}: expected one dimension, got shape {rows.shape}")
         check_length(label, option, rows.shape[0], length)
         return rows
-    held = rows, *indices
-    if any(like == [option, sizes] and _same(held, others) for *like, others in list(_checked)):
-        return rows
-    ends = ends_of(indices)
+    held = (rows, *indices) if isinstance(rows, jax.Array) else ()
+    for other_option, other_sizes, others in list(_checked):
+        if held and (option, sizes) == (other_option, other_sizes) and _same(held, others):
+            return held[0]
+    ends = host_indices(indices)
     if ends is not None and ends[2] is not None:
         check_bounds(f"{label.partition(': ')[0]}: graph: edge_ids", ends[2], length, option.length)
     checked = check_rows(label, option, on_host(rows), length, ends)
     if not isinstance(rows, jax.Array):
-        return jnp.asarray(narrowed(label, checked))
-    if ends is not None and all(isinstance(array, jax.Array) for array in held):
+        return jnp.asarray(as_int32(label, checked))
+    if ends is not None:
         _checked.append((option, sizes, tuple(map(weakref.ref, held))))
     return rows
 
 
-def _same(arrays: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+def _same(arrays: tuple[jax.Array, ...], others: References) -> bool:
     """Return whether the arrays are identical to the referenced ones, all of them immutable."""
     return len(arrays) == len(others) and all(
         array is other() for array, other in zip(arrays, others, strict=True)

@@ -1,7 +1,13 @@
-from collections.abc import Callable
-from typing import Any
+from array import array
+from collections.abc import Callable, Sequence
+
+from ..graph import Graph
 
 kernels: dict[str, int]
 
-def target(function: Callable[..., Any], limits: Any, /) -> Any: ...
-def forget(graph: Any, /) -> None: ...
+def target(
+    function: Callable[[bytes, Sequence[memoryview], Sequence[memoryview]], object],
+    limits: array[int],
+    /,
+) -> object: ...
+def forget(graph: Graph, /) -> None: ...

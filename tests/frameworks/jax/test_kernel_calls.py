@@ -62,7 +62,7 @@ def without_python(monkeypatch):
     def enter(text):
         raise AssertionError("Python was entered")
 
-    return lambda: monkeypatch.setattr(_call, "_told", enter)
+    return lambda: monkeypatch.setattr(_call, "_decode", enter)
 
 
 def prepare(name, phases, kind, dtype):
