@@ -31,7 +31,7 @@ def library_of(array: Any) -> Library:
 
         from .torch._call import check as check_tensor
 
-        return Library(check_tensor, torch.cat)
+        return Library(check_tensor, lambda arrays: torch.cat([*arrays]))
     if hasattr(array, "aval"):
         import jax
 

@@ -4,40 +4,74 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .._call.operator import Operator
+from .._call.types import Array, Options
+from ..graph import Graph
 from ._host import in_memory, on_host, without_subclass
-from ._host import recording as recording
+from ._host import is_tracing as is_tracing
 
-Maybe: TypeAlias = "Tensor | None"
+if TYPE_CHECKING:
+    from ..cuda._graph import DeviceGraph
+
+MaybeTensor: TypeAlias = "Tensor | None"
+PhaseArgument: TypeAlias = "tuple[str, ...] | Tensor | None"
+"""Input, cotangent or tangent of a phase; before these, the names of the requested results."""
+AnyGraph: TypeAlias = "Graph | DeviceGraph"
+_SET_TRACING_STATE: Callable[[object], None] = vars(torch._C)["_set_tracing_state"]
+"""Function that torch has and does not annotate."""
 DTYPES = torch.float32, torch.float64
 
 
-class Call:
-    """Operator, graph and options of a call, and the intermediates that it saves."""
+class PhaseCall:
+    """A call of an operator, as its phases share it."""
 
-    __slots__ = ("_fresh", "_kept", "graph", "keeps", "op", "options")
+    __slots__ = ("keeps", "names", "op")
+    op: Operator
+    names: Sequence[str]
+    """Names of the inputs."""
+    keeps: bool
+    """Whether the forward pass saves intermediates for derivatives at the same inputs."""
     dispatched = False
+    """Whether torch's dispatcher passes the call from one transformation to the next."""
 
-    def __init__(self, op: Operator, graph: Any, options: dict[str, Any]) -> None:
-        self.op, self.graph, self.options = op, graph, options
+    def run(
+        self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None = None
+    ) -> tuple[Tensor, ...]:
+        """Run a phase and return the requested results."""
+        raise NotImplementedError
+
+    def dispatch(self, phase: str, *arguments: PhaseArgument) -> Any:
+        """Call a phase, starting at the outermost transformation; a tensor or a tuple of them."""
+        raise NotImplementedError
+
+    def take_saved(self) -> tuple[Tensor, ...]:
+        """Return the intermediates of the forward pass for the autograd node to save."""
+        return ()
+
+
+class Call(PhaseCall):
+    """A call on the memory of tensors, and the intermediates that it saves."""
+
+    __slots__ = ("_fresh", "_kept", "graph", "options")
+
+    def __init__(
+        self, op: Operator, names: Sequence[str], graph: AnyGraph | None, options: Options
+    ) -> None:
+        self.op, self.names, self.graph, self.options = op, names, graph, options
         self.keeps = False
-        """Whether the forward pass saves intermediates for derivatives at the same inputs."""
-        self._fresh: tuple[Any, ...] | None = None
-        self._kept: tuple[weakref.ref[Any], ...] = ()
+        self._fresh: tuple[Array, ...] | None = None
+        self._kept: tuple[weakref.ref[Array], ...] = ()
 
     @property
-    def names(self) -> list[str]:
-        return [*self.op.signature.inputs]
-
-    @property
-    def told(self) -> dict[str, Any]:
+    def host_options(self) -> Options:
         """Return the options, with row indices as arrays in host memory."""
         if not self.op.signature.indexed:
             return self.options
@@ -45,7 +79,7 @@ class Call:
         return {**self.options, **rows}
 
     def run(
-        self, phase: str, tensors: Sequence[Maybe], wanted: Collection[str] | None = None
+        self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None = None
     ) -> tuple[Tensor, ...]:
         """Run a phase on the memory of the tensors and return the requested results."""
         for tensor in tensors:
@@ -53,11 +87,11 @@ class Call:
                 from ._cuda import run
 
                 return run(self, phase, tensors, wanted)
-        given = [None if t is None else memory(t) for t in tensors]
+        given: list[object] = [None if t is None else memory(t) for t in tensors]
         if self.graph is not None:
             given.insert(0, self.graph)
-        options = self.told
-        results: Sequence[Any]
+        options: dict[str, Any] = self.host_options
+        results: Sequence[Array | None]
         if phase != "forward":
             results = self.op.run(phase, given, options, wanted, self.saved)
         elif self.keeps and self._fresh is None:
@@ -67,7 +101,7 @@ class Call:
             results, self._fresh, self._kept = self.op.run(phase, given, options), (), ()
         return tuple([torch.from_numpy(r) for r in results if r is not None])
 
-    def lend(self) -> tuple[Tensor, ...]:
+    def take_saved(self) -> tuple[Tensor, ...]:
         """Return the intermediates of the forward pass for the autograd node to save.
 
         The call keeps weak references only, so torch frees or packs them like other saved tensors.
@@ -77,29 +111,29 @@ class Call:
         return tuple(map(torch.from_numpy, arrays))
 
     @property
-    def saved(self) -> tuple[Any, ...]:
+    def saved(self) -> tuple[Array, ...]:
         """Return the intermediates, empty if torch has freed any of them."""
         if not self._kept:
             return ()
-        arrays = tuple(kept() for kept in self._kept)
-        return () if any(array is None for array in arrays) else arrays
+        arrays = tuple([array for kept in self._kept if (array := kept()) is not None])
+        return arrays if len(arrays) == len(self._kept) else ()
 
 
-def _rows(given: Any) -> Any:
+def _rows(given: object) -> object:
     """Return row indices as a host array; unsuitable values pass, to be refused later."""
     if not isinstance(given, Tensor) or given.is_meta or given.layout is not torch.strided:
         return given
     return memory(on_host(given))
 
 
-def jit_tracing() -> bool:
-    """Return whether `torch.jit.trace` is recording: sizes are tensors, integers constants."""
+def is_jit_tracing() -> bool:
+    """Return whether `torch.jit.trace` is tracing: sizes are tensors, integers constants."""
     return not torch.compiler.is_compiling() and bool(torch._C._is_tracing())
 
 
-def exporting() -> bool:
-    """Return whether an ONNX exporter is recording; it translates torch's own functions only."""
-    return recording() and bool(torch.onnx.is_in_onnx_export())
+def is_exporting() -> bool:
+    """Return whether an ONNX exporter is tracing; it translates torch's own functions only."""
+    return is_tracing() and bool(torch.onnx.is_in_onnx_export())
 
 
 def is_integer(value: object) -> bool:
@@ -109,7 +143,7 @@ def is_integer(value: object) -> bool:
     return isinstance(value, int | torch.SymInt) or hasattr(value, "__index__")
 
 
-def tensor_of(value: Any) -> Maybe:
+def tensor_of(value: object) -> MaybeTensor:
     """Convert a number or array to a tensor."""
     if value is None or isinstance(value, Tensor):
         return value
@@ -119,41 +153,44 @@ def tensor_of(value: Any) -> Maybe:
 
 
 @contextlib.contextmanager
-def unrecorded() -> Iterator[None]:
+def without_tracing() -> Iterator[None]:
     """Suspend modes, torch.func transformations and traces, so that tensors are plain."""
     state = torch._C._get_tracing_state()
-    torch._C._set_tracing_state(None)
+    _SET_TRACING_STATE(None)
     try:
         with torch.inference_mode(False), torch._C._DisableFuncTorch(), _disable_current_modes():
             yield
     finally:
-        torch._C._set_tracing_state(state)
+        _SET_TRACING_STATE(state)
 
 
-def memory(tensor: Tensor) -> Any:
+def memory(tensor: Tensor) -> Array:
     """Return the memory of a tensor as an array."""
-    return in_memory(tensor).numpy()
+    array: Array = in_memory(tensor).numpy()
+    return array
 
 
-def by_name(names: Sequence[str], wanted: Collection[str], found: Sequence[Maybe]) -> list[Maybe]:
+def by_name(
+    names: Sequence[str], wanted: Collection[str], found: Sequence[MaybeTensor]
+) -> list[MaybeTensor]:
     """Return the results in the order of all names, None for those not requested."""
     held = dict(zip([n for n in names if n in wanted], found, strict=True))
     return [held.get(name) for name in names]
 
 
-def awaited(ctx: Any, tensors: Sequence[Maybe]) -> list[bool]:
+def needs_grad(ctx: object, tensors: Sequence[MaybeTensor]) -> list[bool]:
     """Return for each tensor of a node whether this backward pass uses its gradient.
 
     `needs_input_grad` may hold for more: forces use no gradient with respect to the weights.
     """
-    nodes = [node for node, _ in getattr(ctx, "next_functions", ())]
+    nodes: list[Node | None] = [node for node, _ in getattr(ctx, "next_functions", ())]
     if len(nodes) != sum(t is not None for t in tensors):
         return [True] * len(tensors)
     left = iter(nodes)
-    return [t is not None and _runs(next(left)) for t in tensors]
+    return [t is not None and _is_executed(next(left)) for t in tensors]
 
 
-def _runs(node: Any) -> bool:
+def _is_executed(node: Node | None) -> bool:
     try:
         return node is not None and bool(torch._C._will_engine_execute_node(node))
     except RuntimeError:  # a leaf whose gradient is requested

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from .. import graph as _graph
 from ..cuda._device import platform
+from ..graph import Graph
 from ._host import in_memory
 
 if TYPE_CHECKING:
+    from ..cuda._array import DeviceArray
     from ..cuda._graph import DeviceGraph
-    from ._call import Call, Maybe
+    from ._call import AnyGraph, Call, MaybeTensor
 
 
 def stream_of(device: torch.device) -> int:
@@ -23,12 +24,12 @@ def stream_of(device: torch.device) -> int:
 
 
 def run(
-    call: Call, phase: str, tensors: Sequence[Maybe], wanted: Collection[str] | None
+    call: Call, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None
 ) -> tuple[Tensor, ...]:
     """Run a phase on the memory of the tensors and return the requested results."""
     device = next(t.device for t in tensors if t is not None and not t.is_cpu)
     on = platform(f"pyops.torch.{call.op.name}")
-    graph = () if call.graph is None else (there(call.graph, device.index or 0),)
+    graph = () if call.graph is None else (device_graph(call.graph, device.index or 0),)
     which = {} if wanted is None else {"wanted": wanted}
 
     def make(size: int) -> torch.UntypedStorage:
@@ -37,40 +38,43 @@ def run(
 
     with on.on(device.index or 0), on.stream(stream_of(device)), on.memory(make):
         arrays = [None if t is None else _array(in_memory(t)) for t in tensors]
-        results = getattr(call.op, phase)(*graph, *arrays, **which, **call.told)
+        results = getattr(call.op, phase)(*graph, *arrays, **which, **call.host_options)
         if wanted is None:
             results = (results[0] if phase == "forward" else results,)
         return tuple(_tensor(r, on.owner(r), device) for r in results if r is not None)
 
 
-def there(graph: Any, number: int) -> Any:
+def device_graph(graph: AnyGraph, number: int) -> DeviceGraph:
     """Return the graph on a device; the copy of a host graph is cached in that graph."""
-    if not isinstance(graph, _graph.Graph):
+    if not isinstance(graph, Graph):
         return graph
     key = "device", str(number)
-    if key not in graph._ready:
-        graph._ready[key] = _twin(graph).to_device(number)  # type: ignore[assignment]
-    found: DeviceGraph = graph._ready[key]  # type: ignore[assignment]
+    found: DeviceGraph | None = graph._copies.get(key)
+    if found is None:
+        found = graph._copies[key] = _clone(graph).to_device(number)
     return found
 
 
-def _twin(graph: _graph.Graph) -> _graph.Graph:
+def _clone(graph: Graph) -> Graph:
     """Clone a graph for its device copy to refer to.
 
     A reference to the graph itself would be a cycle, freed by the garbage collector only.
     """
-    twin = _graph.Graph.__new__(_graph.Graph)
-    for name in _graph.Graph.__slots__:
-        object.__setattr__(twin, name, {} if name == "_ready" else getattr(graph, name))
-    return twin
+    clone = Graph.__new__(Graph)
+    for name in Graph.__slots__:
+        own = {} if name in ("_copies", "_ready") else getattr(graph, name)
+        object.__setattr__(clone, name, own)
+    return clone
 
 
-def _tensor(array: Any, owner: torch.UntypedStorage, device: torch.device) -> Tensor:
+def _tensor(array: DeviceArray, owner: object, device: torch.device) -> Tensor:
     """Return an array as a tensor; the array starts at the beginning of its memory."""
+    assert isinstance(owner, torch.UntypedStorage)
     kind = torch.float32 if array.dtype.char == "f" else torch.float64
-    return torch.empty(0, dtype=kind, device=device).set_(owner, 0, array.shape)
+    strides = [stride // array.itemsize for stride in array.strides]
+    return torch.empty(0, dtype=kind, device=device).set_(owner, 0, array.shape, strides)
 
 
-def _array(tensor: Tensor) -> Any:
+def _array(tensor: Tensor) -> object:
     """Return the argument for the device front end, which refuses host arrays by name."""
     return tensor.numpy() if tensor.is_cpu else tensor

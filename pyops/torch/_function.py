@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from torch import Tensor
 
 from .._call.arrays import on_device
 from .._call.framework import FrameworkFunction
 from .._call.operator import Operator
+from .._call.types import Options
 from ..graph import Graph
-from ._call import Call, Maybe, check, exporting, recording
-from ._graph import Ends, visible
+from ._call import AnyGraph, Call, MaybeTensor, check, is_exporting, is_tracing
 from ._graph import Graph as TorchGraph
+from ._graph import TracedGraph, traceable
 from ._library import Registered
 from ._onnx import translated
 from ._phases import Attention, Value
 
-
-def _plain(label: str, graph: Any) -> Any:
-    if not isinstance(graph, (Graph, Ends)) and not on_device(graph):
-        raise TypeError(f"{label}: graph: expected pyops.Graph, got {type(graph).__name__}")
-    return graph
+if TYPE_CHECKING:
+    from ..cuda._graph import DeviceGraph
 
 
-def function(op: Operator) -> Callable[..., Any]:
+def _check_graph(label: str, graph: object) -> AnyGraph:
+    if isinstance(graph, (Graph, TracedGraph)) or _is_on_device(graph):
+        return graph
+    raise TypeError(f"{label}: graph: expected pyops.Graph, got {type(graph).__name__}")
+
+
+def _is_on_device(graph: object) -> TypeGuard[DeviceGraph]:
+    return on_device(graph)
+
+
+def function(op: Operator) -> Callable[..., Tensor | tuple[Tensor, Tensor]]:
     """Return the operator as a function on tensors."""
     front_end, registered = FrameworkFunction(op, "torch"), Registered(op)
 
-    def call(*inputs: Any, **options: Any) -> Any:
-        graph, tensors = front_end.arguments(inputs, options, _plain, check)
+    def call(*inputs: object, **options: object) -> Tensor | tuple[Tensor, Tensor]:
+        graph, tensors = front_end.arguments(inputs, options, _check_graph, check)
         wants_attention = op.pop_attention(options)
         y = run("forward", graph, tensors, options)
         if not wants_attention:
@@ -38,17 +46,17 @@ def function(op: Operator) -> Callable[..., Any]:
         constants = [None if t is None else t.detach() for t in tensors]
         return y, run("attention", graph, constants, options)
 
-    def run(phase: str, graph: Any, tensors: Sequence[Maybe], options: dict[str, Any]) -> Tensor:
-        if recording(*tensors):
-            if graph is not None and not isinstance(graph, (TorchGraph, Ends)):
-                graph = visible(graph if isinstance(graph, Graph) else graph.to_host())
-            if exporting():
+    def run(
+        phase: str, graph: AnyGraph | None, tensors: Sequence[MaybeTensor], options: Options
+    ) -> Tensor:
+        if is_tracing(*tensors):
+            if graph is not None and not isinstance(graph, (TorchGraph, TracedGraph)):
+                graph = traceable(graph if isinstance(graph, Graph) else graph.to_host())
+            if is_exporting():
                 return translated(op, graph, tensors, options, phase)
-            found: Tensor = registered(graph, tensors, options, phase)
-            return found
+            return registered(graph, tensors, options, phase)
         kind = Attention if phase == "attention" else Value
-        result: Tensor = kind.of(Call(op, graph, options), *tensors)
-        return result
+        return kind.of(Call(op, registered.names, graph, options), *tensors)
 
     front_end.document(call)
     return call

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from .._call.indices import Indices
+
 PLAIN = Tensor, torch.nn.Parameter
 _BEFORE_DISPATCH = torch._C.DispatchKey.PreDispatch
 """Dispatch key of modes that record calls before autograd."""
 _MOST_VIEWS = 16
+ViewKey: TypeAlias = "tuple[int, torch.Size, tuple[int, ...], torch.dtype]"
+"""Address, shape, strides and type of a view."""
+Given = TypeVar("Given")
 _copies: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 """Versions and host copies of device tensors and of their views."""
 
@@ -34,7 +39,7 @@ def on_host(tensor: Tensor, within: Tensor | None = None) -> Tensor:
     # inference tensors have no version counter
     version = None if tensor.is_inference() else tensor._version
     with torch.inference_mode(False), torch._C._DisableFuncTorch():
-        views: dict[Any, tuple[int | None, Tensor]] = _copies.setdefault(owner, {})
+        views: dict[ViewKey, tuple[int | None, Tensor]] = _copies.setdefault(owner, {})
         found = views.get(key)
         if found is not None and found[0] == version is not None:
             return found[1]
@@ -73,15 +78,16 @@ def is_mapped(tensor: Tensor) -> bool:
     return bool(torch._C._functorch.is_batchedtensor(plain(tensor)))
 
 
-def array_of(index: Tensor) -> Any:
+def array_of(index: Tensor) -> Indices:
     """Return the elements of an index as an array, under any transformation of torch.func."""
     held = on_host(index)
     with torch._C._DisableFuncTorch():
-        return held.numpy()
+        elements: Indices = held.numpy()
+    return elements
 
 
-def recording(*tensors: Tensor | None) -> bool:
-    """Return whether torch records calls in place of running them.
+def is_tracing(*tensors: Tensor | None) -> bool:
+    """Return whether torch traces calls in place of running them.
 
     It does while compiling, under `torch.jit.trace`, in dispatch modes such as that of `make_fx`,
     and for subclasses of `Tensor`.
@@ -94,7 +100,7 @@ def recording(*tensors: Tensor | None) -> bool:
     ) or any(t is not None and type(t) not in PLAIN for t in tensors)
 
 
-def without_subclass(index: Any) -> Any:
+def without_subclass(index: Given) -> Given | Tensor:
     """Return an index of a subclass of `Tensor` as a plain tensor of the same memory.
 
     Covers subclasses without `__torch_dispatch__`, such as `torch.nn.Parameter`, and subclasses
@@ -106,10 +112,12 @@ def without_subclass(index: Any) -> Any:
         return index
     compiling = torch.compiler.is_compiling()
     if hasattr(index, "as_tensor"):
-        if compiling or not recording():
-            return index.as_tensor()
+        if compiling or not is_tracing():
+            wrapped: Tensor = index.as_tensor()
+            return wrapped
         return index.unsqueeze(0).squeeze(0)  # such subclasses return plain tensors for views
     if compiling or type(index).__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return index
     with torch._C.DisableTorchFunctionSubclass():
-        return torch.ops.aten.alias(index) if recording() else index.as_subclass(Tensor)
+        plain: Tensor = torch.ops.aten.alias(index) if is_tracing() else index.as_subclass(Tensor)
+    return plain

@@ -8,7 +8,7 @@ integers as tensors, because that tracer represents sizes by tensors and integer
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,21 +16,46 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 from .._call.operator import Operator
-from ._call import Call, Maybe, jit_tracing, tensor_of
-from ._graph import graph_of
+from .._call.types import Options
+from ._call import Call, MaybeTensor, PhaseArgument, PhaseCall, is_jit_tracing, tensor_of
+from ._graph import Graph, TracedGraph, graph_of
 from ._host import without_subclass
 from ._onnx import untranslated
-from ._phases import Attention, Gradient, Phase, Second, Tangent, Value, each
+from ._phase import BatchInfo, Phase, map_batch
+from ._phases import Attention, Gradient, Second, Tangent, Value
 
 LIBRARY = torch.library.Library("pyops", "DEF")
+SINGLE: dict[str, type[Phase[Tensor]]] = {k.name: k for k in (Value, Tangent, Attention)}
+"""Phases with a single result."""
+SEVERAL: dict[str, type[Phase[tuple[Tensor, ...]]]] = {k.name: k for k in (Gradient, Second)}
 KINDS: dict[type | str, str] = {int: "int", str: "str", float: "float", bool: "bool"}
 INDICES = "Tensor src", "Tensor dst", "Tensor? edge_ids"
-KIND_OF = {kind.name: kind for kind in (Value, Gradient, Second, Tangent, Attention)}
 SIZES = "num_src", "num_dst", "num_edges"
 INTEGERS = "SymInt ", "int "
 """Types, in a schema, of arguments that are sizes of a graph or integer options."""
 ON_HOST = [tag for name, tag in vars(torch.Tag).items() if name == "cudagraph_unsafe"]
 """Tag that excludes calls from CUDA graphs: their indices are read in host memory."""
+
+
+class GraphArguments(NamedTuple):
+    """Graph as the registered functions take it."""
+
+    src: Tensor
+    dst: Tensor
+    edge_ids: MaybeTensor
+    num_src: int
+    num_dst: int
+    num_edges: int
+
+
+class Arguments(NamedTuple):
+    """Arguments of a registered function."""
+
+    graph: GraphArguments | tuple[()]
+    tensors: tuple[MaybeTensor, ...]
+    options: Options
+    wanted: tuple[str, ...] | None
+    """Names of the requested results, None for phases with a single one."""
 
 
 class Registered:
@@ -56,9 +81,13 @@ class Registered:
             self._define("attention", [*inputs, *options], "Tensor")
 
     def __call__(
-        self, graph: Any, tensors: Sequence[Any], options: dict[str, Any], phase: str = "forward"
-    ) -> Any:
-        """Call a phase through torch.library, while torch records."""
+        self,
+        graph: Graph | TracedGraph | None,
+        tensors: Sequence[MaybeTensor],
+        options: Options,
+        phase: str = "forward",
+    ) -> Tensor:
+        """Call a phase through torch.library, while torch traces."""
         indexed = self.op.signature.indexed
         plain = {name: value for name, value in options.items() if name not in indexed}
         given = self.op._phases["forward"]._complete(plain)
@@ -66,17 +95,18 @@ class Registered:
             if option.kind not in KINDS and isinstance(given[option.name], int):
                 given[option.name] = [given[option.name]]
         rows = [tensor_of(without_subclass(options.get(name))) for name in indexed]
-        indices: tuple[Any, ...] = ()
+        arguments = [*tensors, *given.values(), *rows]
         if graph is not None:
-            indices = (*graph._tensors, graph._num_src, graph._num_dst, graph._num_edges)
-        called = self._called(phase)
-        arguments = *indices, *tensors, *given.values(), *rows
-        if jit_tracing():
+            sizes = graph._num_src, graph._num_dst, graph._num_edges
+            arguments = [*graph._tensors, *sizes, *arguments]
+        name = self._name(phase)
+        if is_jit_tracing():
             self._refuse_derivatives()
-            places = self._integers[phase]
-            called = f"{called}_traced"
-            arguments = tuple(tensor_of(a) if i in places else a for i, a in enumerate(arguments))
-        return getattr(torch.ops.pyops, called)(*arguments)
+            integers = self._integers[phase]
+            name = f"{name}_traced"
+            arguments = [tensor_of(a) if i in integers else a for i, a in enumerate(arguments)]
+        result: Tensor = getattr(torch.ops.pyops, name)(*arguments)
+        return result
 
     def _refuse_derivatives(self) -> None:
         """Refuse transformations that torch.jit.trace does not record."""
@@ -85,11 +115,11 @@ class Registered:
         if active and stack.peek_interpreter_stack().key() != stack.TransformType.Vmap:
             raise _no_derivatives(self.op)
 
-    def _called(self, phase: str) -> str:
+    def _name(self, phase: str) -> str:
         return self.op.name if phase == "forward" else f"{self.op.name}_{phase}"
 
     def _define(self, phase: str, arguments: Sequence[str], returns: str) -> None:
-        name, arguments = self._called(phase), [*self.graph, *arguments]
+        name, arguments = self._name(phase), [*self.graph, *arguments]
         schema = f"{name}({', '.join(arguments)}) -> {returns}"
         LIBRARY.define(schema, tags=ON_HOST if self.graph else ())
         if phase in ("forward", "attention"):
@@ -97,25 +127,24 @@ class Registered:
         for device in "CPU", "CUDA":
             LIBRARY.impl(name, self._kernel(phase), device)
         torch.library.register_fake(f"pyops::{name}", self._fake(phase), lib=LIBRARY)
-        LIBRARY.impl(name, self._recorder(KIND_OF[phase]), "Autograd", with_keyset=True)
-        torch.library.register_vmap(f"pyops::{name}", self._mapped(name), lib=LIBRARY)
+        LIBRARY.impl(name, self._autograd(phase), "Autograd", with_keyset=True)
+        torch.library.register_vmap(f"pyops::{name}", self._vmap(name), lib=LIBRARY)
 
     def _define_traced(self, phase: str, arguments: Sequence[str]) -> None:
         """Define the variant that takes integers as tensors."""
-        name = self._called(phase)
-        places = {i for i, a in enumerate(arguments) if a.startswith(INTEGERS)}
-        self._integers[phase] = places
-        names = [f"Tensor {a.split()[1]}" if i in places else a for i, a in enumerate(arguments)]
+        name = self._name(phase)
+        integers = {i for i, a in enumerate(arguments) if a.startswith(INTEGERS)}
+        self._integers[phase] = integers
+        names = [f"Tensor {a.split()[1]}" if i in integers else a for i, a in enumerate(arguments)]
         LIBRARY.define(f"{name}_traced({', '.join(names)}) -> Tensor")
 
-        def traced(*given: Any) -> Any:
-            run = getattr(torch.ops.pyops, name).default
-            return run(*(int(a) if i in places else a for i, a in enumerate(given)))
+        def traced(*given: Any) -> Tensor:
+            run: Callable[..., Tensor] = getattr(torch.ops.pyops, name).default
+            return run(*(int(a) if i in integers else a for i, a in enumerate(given)))
 
         LIBRARY.impl(f"{name}_traced", traced, "CompositeImplicitAutograd")
 
-    def _split(self, phase: str, arguments: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
-        """Split arguments into indices and sizes, tensors, options and requested names."""
+    def _split(self, phase: str, arguments: Sequence[Any]) -> Arguments:
         count = len(self.names)
         many = {
             "forward": count,
@@ -125,7 +154,7 @@ class Registered:
         }
         start = len(self.graph)
         stop = start + many.get(phase, 2 * count)
-        options = dict(zip(self.options, arguments[stop:], strict=False))
+        options: dict[str, Any] = dict(zip(self.options, arguments[stop:], strict=False))
         for name, option in self.op.signature.options.items():
             if option.kind not in KINDS and options[name] is not None:
                 options[name] = tuple(options[name])
@@ -133,28 +162,30 @@ class Registered:
         if phase.endswith("backward"):
             known = [*self.names, "gy"]
             wanted = tuple(n for n, w in zip(known, arguments[-1], strict=False) if w)
-        return arguments[:start], arguments[start:stop], options, wanted
+        graph = GraphArguments(*arguments[:start]) if start else ()
+        return Arguments(graph, tuple(arguments[start:stop]), options, wanted)
 
-    def _kernel(self, phase: str) -> Callable[..., Any]:
-        def kernel(*arguments: Any) -> Any:
+    def _kernel(self, phase: str) -> Callable[..., Tensor | list[Tensor]]:
+        def kernel(*arguments: object) -> Tensor | list[Tensor]:
             place, tensors, options, wanted = self._split(phase, arguments)
-            graph = graph_of(tuple(place[:3]), tuple(place[3:])) if place else None
-            found = Call(self.op, graph, options).run(phase, tensors, wanted)
+            graph = graph_of(place[:3], place[3:]) if place else None
+            found = Call(self.op, self.names, graph, options).run(phase, tensors, wanted)
             return found[0] if wanted is None else [*found]
 
         return kernel
 
-    def _fake(self, phase: str) -> Callable[..., Any]:
-        def fake(*arguments: Any) -> Any:
+    def _fake(self, phase: str) -> Callable[..., Tensor | list[Tensor]]:
+        def fake(*arguments: object) -> Tensor | list[Tensor]:
             if torch.onnx.is_in_onnx_export():
-                raise untranslated(self._called(phase))
+                raise untranslated(self._name(phase))
             place, tensors, options, wanted = self._split(phase, arguments)
             if wanted is not None:
-                held = dict(zip([*self.names, "gy"], tensors, strict=False))
-                return [held[n].new_empty(held[n].shape) for n in wanted]
-            sizes = dict(zip(SIZES, place[3:], strict=False))
+                named = zip([*self.names, "gy"], tensors, strict=False)
+                return [t.new_empty(t.shape) for n, t in named if n in wanted and t is not None]
+            sizes: dict[str, int] = {}
             if place:
-                sizes["num_entries"] = place[0].shape[0]
+                sizes = dict(zip(SIZES, place[3:], strict=True))
+                sizes["num_entries"] = place.src.shape[0]
             count = len(self.names)
             plain = {name: options[name] for name in self.op.signature.options}
             shape = self.op.output_shape(sizes, tensors[:count], plain, phase == "attention")
@@ -163,22 +194,24 @@ class Registered:
 
         return fake
 
-    def _recorder(self, kind: type[Phase]) -> Callable[..., Any]:
-        def record(keys: Any, *arguments: Any) -> Any:
-            place, tensors, options, wanted = self._split(kind.name, arguments)
+    def _autograd(self, phase: str) -> Callable[..., Tensor | list[Tensor]]:
+        def record(keys: torch._C.DispatchKeySet, *arguments: object) -> Tensor | list[Tensor]:
+            place, tensors, options, wanted = self._split(phase, arguments)
             call = Dispatched(self, keys, place, options)
             with enable_single_level_autograd_function():
                 if wanted is None:
-                    return kind.record(call, *tensors)
-                return [*kind.record(call, wanted, *tensors)]
+                    return SINGLE[phase].of_level(call, *tensors)
+                return [*SEVERAL[phase].of_level(call, wanted, *tensors)]
 
         return record
 
-    def _mapped(self, name: str) -> Callable[..., Any]:
-        def mapped(info: Any, dims: Any, *arguments: Any) -> Any:
+    def _vmap(self, name: str) -> Callable[..., tuple[object, object]]:
+        def mapped(
+            info: BatchInfo, dims: Sequence[int | None], *arguments: object
+        ) -> tuple[object, object]:
             if any(d is not None for d in dims[: len(self.graph)]):
                 raise NotImplementedError(f"pyops.torch.{self.op.name}: graph: vmap over graphs")
-            found = each(getattr(torch.ops.pyops, name), info.batch_size, dims, arguments)
+            found = map_batch(getattr(torch.ops.pyops, name), info.batch_size, dims, arguments)
             if isinstance(found, Tensor):
                 return found, 0
             return [*found], [0] * len(found)
@@ -186,29 +219,38 @@ class Registered:
         return mapped
 
 
-class Dispatched:
-    """Call that torch's dispatcher passes from one transformation to the next."""
+class Dispatched(PhaseCall):
+    """A call that torch's dispatcher passes from one transformation to the next."""
 
+    __slots__ = ("_graph", "_keys", "_options", "_registered")
     dispatched = True
-    keeps = False
 
-    def __init__(self, registered: Registered, keys: Any, place: Any, options: Any) -> None:
-        self.op, self.names, self._called = registered.op, registered.names, registered._called
-        self._keys, self._place, self._options = keys, place, [*options.values()]
+    def __init__(
+        self,
+        registered: Registered,
+        keys: torch._C.DispatchKeySet,
+        graph: GraphArguments | tuple[()],
+        options: Options,
+    ) -> None:
+        self.op, self.names, self.keeps = registered.op, registered.names, False
+        self._registered, self._keys = registered, keys
+        self._graph, self._options = graph, [*options.values()]
 
-    def dispatch(self, phase: str, *arguments: Any) -> Any:
-        """Call a phase, starting at the outermost transformation."""
-        if jit_tracing():
+    def dispatch(self, phase: str, *arguments: PhaseArgument) -> Any:
+        if is_jit_tracing():
             raise _no_derivatives(self.op)
-        wanted, tensors = self._parts(phase, arguments)
-        found = self._overload(phase)(*self._place, *tensors, *self._options, *wanted)
-        return tuple(found) if wanted else found
+        wanted, tensors = arguments[0], arguments[1:]
+        if not isinstance(wanted, tuple):
+            wanted, tensors = None, arguments
+        flags = self._flags(phase, wanted)
+        found = self._overload(phase)(*self._graph, *tensors, *self._options, *flags)
+        return tuple(found) if flags else found
 
     def run(
-        self, phase: str, tensors: Sequence[Maybe], wanted: Collection[str] | None = None
+        self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None = None
     ) -> tuple[Tensor, ...]:
         """Call a phase, starting below autograd."""
-        told, tensors = self._parts(phase, tensors if wanted is None else (wanted, *tensors))
+        flags = self._flags(phase, wanted)
         keys = self._keys & torch._C._after_autograd_keyset
         # an outer transformation differentiates this call
         with (
@@ -217,19 +259,21 @@ class Dispatched:
             torch._C._AutoDispatchBelowAutograd(),
         ):
             found = self._overload(phase).redispatch(
-                keys, *self._place, *tensors, *self._options, *told
+                keys, *self._graph, *tensors, *self._options, *flags
             )
-        return tuple(found) if told else (found,)
+        return tuple(found) if flags else (found,)
 
-    def _overload(self, phase: str) -> Any:
-        return getattr(torch.ops.pyops, self._called(phase)).default
+    def _overload(self, phase: str) -> torch._ops.OpOverload[..., Any]:
+        found: torch._ops.OpOverload[..., Any]
+        found = getattr(torch.ops.pyops, self._registered._name(phase)).default
+        return found
 
-    def _parts(self, phase: str, arguments: Sequence[Any]) -> tuple[list[Any], Sequence[Maybe]]:
-        """Return the flags of requested results, if the phase takes them, and the tensors."""
-        if not phase.endswith("backward"):
-            return [], arguments
+    def _flags(self, phase: str, wanted: Collection[str] | None) -> list[list[bool]]:
+        """Return a list of the flags of requested results, an empty one if there are none."""
+        if wanted is None:
+            return []
         known = self.names if phase == "backward" else [*self.names, "gy"]
-        return [[name in arguments[0] for name in known]], arguments[1:]
+        return [[name in wanted for name in known]]
 
 
 def _no_derivatives(op: Operator) -> NotImplementedError:

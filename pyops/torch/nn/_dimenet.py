@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import ModuleList
 
 import pyops.torch as pt
 
-from .._call import DTYPES, recording
+from .._call import DTYPES, is_tracing
 
 Activation = Callable[[Tensor], Tensor]
+Block = TypeVar("Block", bound=torch.nn.Module)
+
+if TYPE_CHECKING:
+
+    class Blocks(ModuleList, Generic[Block]):
+        """List of modules of one class."""
+
+        def __init__(self, modules: Iterable[Block]) -> None: ...
+        def __iter__(self) -> Iterator[Block]: ...
+else:
+    Blocks = ModuleList
 
 
 def _by_torch(x: Tensor) -> bool:
     """Return whether torch evaluates elementwise functions: if it compiles, it fuses them."""
-    return recording() or x.dtype not in DTYPES
+    return is_tracing() or x.dtype not in DTYPES
 
 
 def swish(x: Tensor) -> Tensor:
@@ -40,15 +52,14 @@ def activation(query: str | Activation) -> Activation:
     def plain(name: str) -> str:
         return name.lower().translate({ord(c): None for c in "-_ "})
 
-    known: dict[str, Any] = {
+    known: dict[str, Callable[[], Activation]] = {
         name: kind
         for name, kind in vars(torch.nn.modules.activation).items()
         if isinstance(kind, type) and issubclass(kind, torch.nn.Module)
     }
     for name, kind in known.items():
         if plain(query) in (plain(name), plain(name).replace("act", "")):
-            found: Activation = kind()
-            return found
+            return kind()
     if plain(query) == "swish":
         return swish
     raise ValueError(f"act: expected a callable, swish or one of {[*known]}, got {query!r}")
@@ -68,7 +79,7 @@ def reset(linear: torch.nn.Linear) -> None:
         linear.bias.data.fill_(0)
 
 
-class Envelope(torch.nn.Module):  # type: ignore[misc]
+class Envelope(torch.nn.Module):
     """Smooth cutoff of a basis at distance 1."""
 
     def __init__(self, exponent: int) -> None:

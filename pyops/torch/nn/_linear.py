@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ def zeros(bias: Tensor | None) -> None:
 def is_plain(module: torch.nn.Module) -> bool:
     """Return whether a module has no hooks or replaced forward, so that its call may be fused."""
     kind = type(module)
-    forward: Any = kind.forward
+    forward = kind.forward
     return not (
         "forward" in vars(module)
         or hasattr(forward, "__wrapped__")
@@ -40,19 +40,19 @@ def is_plain(module: torch.nn.Module) -> bool:
     )
 
 
-def is_linear(layer: Any, biased: bool = True) -> bool:
+def is_linear(layer: object, biased: bool = True) -> TypeGuard[AnyLinear]:
     """Return whether a call is x W^T + b and no more, so that it may be fused.
 
     If not `biased`, b has to be None.
     """
     kind = type(layer)
     other = kind.__name__ == "Linear" and kind.__module__.startswith("torch_geometric.")
-    if not (kind in (torch.nn.Linear, Linear) or other) or not is_plain(layer):
+    if not (kind in (torch.nn.Linear, Linear) or other) or not isinstance(layer, torch.nn.Module):
         return False
-    return biased or layer.bias is None
+    return is_plain(layer) and (biased or layer.bias is None)
 
 
-class Linear(torch.nn.Module):  # type: ignore[misc]
+class Linear(torch.nn.Module):
     """Linear layer x W^T + b, whose input width may be lazy.
 
     Parameters
@@ -64,6 +64,9 @@ class Linear(torch.nn.Module):  # type: ignore[misc]
         None is kaiming_uniform, with the bound of `torch.nn.Linear`.
     bias_initializer : {None, "zeros"}
     """
+
+    weight: Parameter | UninitializedParameter
+    bias: Parameter | None
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class Linear(torch.nn.Module):  # type: ignore[misc]
         if in_channels > 0:
             self.weight = Parameter(torch.empty(out_channels, in_channels))
         else:
-            self._wait()
+            self._defer_width()
         self.register_parameter("bias", Parameter(torch.empty(out_channels)) if bias else None)
         self.reset_parameters()
 
@@ -114,38 +117,43 @@ class Linear(torch.nn.Module):  # type: ignore[misc]
         """Map x [..., in_channels] to [..., out_channels]."""
         return torch.nn.functional.linear(x, self.weight, self.bias)
 
-    def _wait(self) -> None:
+    def _defer_width(self) -> None:
         """Defer the input width to the first input."""
         self.in_channels = -1
         self.weight = UninitializedParameter()
         if not hasattr(self, "_hook"):
-            self._hook = self.register_forward_pre_hook(self._see)
+            self._hook = self.register_forward_pre_hook(self._infer_width)
 
-    def _know(self, width: int) -> None:
+    def _set_width(self, width: int) -> None:
+        assert isinstance(self.weight, UninitializedParameter)
         self.in_channels = width
         self.weight.materialize((self.out_channels, width))
         self._hook.remove()
         del self._hook
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def _see(self, _: Any, given: tuple[Tensor, ...]) -> None:
+    @torch.no_grad()
+    def _infer_width(self, _: torch.nn.Module, given: tuple[Tensor, ...]) -> None:
         if isinstance(self.weight, UninitializedParameter):
-            self._know(given[0].shape[-1])
+            self._set_width(given[0].shape[-1])
             self.reset_parameters()
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        waits = isinstance(self.weight, UninitializedParameter)
-        destination[f"{prefix}weight"] = self.weight if waits or keep_vars else self.weight.detach()
+    def _save_to_state_dict(
+        self, destination: dict[str, Tensor], prefix: str, keep_vars: bool
+    ) -> None:
+        whole = keep_vars or isinstance(self.weight, UninitializedParameter)
+        destination[f"{prefix}weight"] = self.weight if whole else self.weight.detach()
         if self.bias is not None:
             destination[f"{prefix}bias"] = self.bias if keep_vars else self.bias.detach()
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Tensor], prefix: str, *arguments: object
+    ) -> None:
         weight = state_dict.get(f"{prefix}weight")
-        here = isinstance(self.weight, UninitializedParameter)
+        is_lazy = isinstance(self.weight, UninitializedParameter)
         if isinstance(weight, UninitializedParameter):
-            self._wait()
-        elif weight is not None and here:
-            self._know(weight.shape[-1])
+            self._defer_width()
+        elif weight is not None and is_lazy:
+            self._set_width(weight.shape[-1])
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     def __repr__(self) -> str:
@@ -153,3 +161,7 @@ class Linear(torch.nn.Module):  # type: ignore[misc]
             f"{type(self).__name__}({self.in_channels}, {self.out_channels}, "
             f"bias={self.bias is not None})"
         )
+
+
+AnyLinear: TypeAlias = torch.nn.Linear | Linear
+"""These and that of PyTorch Geometric."""

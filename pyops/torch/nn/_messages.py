@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.fx import Proxy
 from torch.nn.parameter import is_lazy
 
-from .._call import DTYPES, is_integer, recording
+from .._call import DTYPES, is_integer
 from .._host import without_subclass
-from ._edge_index import (
+from ._edges.edge_index import (
     EdgeIndex,
+    check_device,
     has_sizes,
     is_sparse,
-    order_of,
-    placed,
     sizes_of,
-    with_values,
 )
-from ._functions import scatter, softmax
-from ._graph import Edges, edges_of
+from ._edges.layer_edges import Edges, edges_of
+from ._edges.routes import ALWAYS
+from ._functions import scatter
 from ._linear import is_linear
-from ._routes import ALWAYS
 
 Pair: TypeAlias = "tuple[Tensor, Tensor | None]"
 Size: TypeAlias = "tuple[int | None, int | None] | None"
@@ -36,14 +34,21 @@ PARTS = "propagate", "message", "aggregate", "message_and_aggregate", "edge_upda
 REDUCTIONS = "sum", "add", "mean", *EXTREMES
 
 
-class Messages(torch.nn.Module):  # type: ignore[misc]
+class Aggregator(Protocol):
+    """Aggregation of PyTorch Geometric."""
+
+    def __call__(self, x: Tensor, index: Tensor, /, *, dim_size: int, dim: int) -> Tensor: ...
+    def reset_parameters(self) -> None: ...
+
+
+class Messages(torch.nn.Module):
     """Layer that passes messages along edges and reduces them at the destinations."""
 
-    def __init__(self, aggr: Aggr = "sum", flow: Flow = "source_to_target", **others: Any) -> None:
+    def __init__(self, aggr: Aggr, flow: Flow, others: Mapping[str, object]) -> None:
         super().__init__()
         self._label = f"pyops.torch.nn.{type(self).__name__}"
         own = isinstance(aggr, str) and aggr in REDUCTIONS
-        plain: dict[str, tuple[Any, ...]] = {"decomposed_layers": (1,)}
+        plain: dict[str, tuple[object, ...]] = {"decomposed_layers": (1,)}
         if own:
             plain["aggr_kwargs"] = (None, {})
         for name, value in others.items():
@@ -58,7 +63,7 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
         self.aggr_module = None if own else self._resolved(aggr, others.get("aggr_kwargs"))
         self.flow = flow
 
-    def _resolved(self, aggr: Any, options: dict[str, Any] | None) -> torch.nn.Module:
+    def _resolved(self, aggr: Aggr, options: Any) -> Aggregator:
         """Return the aggregation of PyTorch Geometric for reductions that are not native here."""
         expected = f"{self._label}: aggr: expected one of {', '.join(REDUCTIONS)}"
         try:
@@ -72,9 +77,10 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
                 f"{expected}, what torch_geometric.nn.aggr has or a list of these, got {aggr!r}"
             )
         try:
-            return aggregation_resolver(aggr, **(options or {}))
+            found: Aggregator = aggregation_resolver(aggr, **(options or {}))
         except (ValueError, TypeError) as error:
             raise type(error)(f"{expected} or of torch_geometric.nn.aggr: {error}") from error
+        return found
 
     def reset_parameters(self) -> None:
         """Initialize all parameters anew."""
@@ -89,12 +95,12 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
     def _gathered(self, messages: Tensor, index: Tensor, rows: int) -> Tensor:
         """Reduce materialized messages; for a mean, return their sum."""
         if self.aggr_module is None:
-            reduce = self.aggr if self.aggr in EXTREMES else "sum"
+            reduce = self.aggr if isinstance(self.aggr, str) and self.aggr in EXTREMES else "sum"
             return scatter(messages, index, 0, rows, reduce)
         # gradients of torch's scatter operations are wrong for indices of int32
         return self.aggr_module(messages, index.long(), dim_size=rows, dim=0)
 
-    def __init_subclass__(cls, **given: Any) -> None:
+    def __init_subclass__(cls, **given: object) -> None:
         super().__init_subclass__(**given)
         for name in PARTS:
             if any(name in vars(kind) for kind in cls.__mro__):
@@ -103,7 +109,7 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
                     "which makes no messages; take the layer of torch_geometric.nn"
                 )
 
-    def __call__(self, *arguments: Any, **given: Any) -> Any:
+    def __call__(self, *arguments: object, **given: object) -> Any:
         for value in (*arguments, *given.values()):
             tracer = getattr(value, "tracer", None) if isinstance(value, Proxy) else None
             if type(tracer).__module__.startswith("torch_geometric."):
@@ -121,7 +127,10 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
             got = f"{len(both)} of them" if isinstance(both, tuple | list) else type(x).__name__
             raise TypeError(f"{label}: expected a tensor or a pair of tensors, got {got}")
         for part in (both[0], *(part for part in both[1:] if part is not None)):
-            if placed(label, part, both[0].device if part is not both[0] else None).dim() != 2:
+            if (
+                check_device(label, part, both[0].device if part is not both[0] else None).dim()
+                != 2
+            ):
                 raise ValueError(f"{label}: expected two dimensions, got {part.dim()}")
         return both[0], both[1]
 
@@ -217,8 +226,8 @@ class Messages(torch.nn.Module):  # type: ignore[misc]
             )
 
 
-def _unknown(name: str) -> Callable[..., Any]:
-    def register(self: Messages, *_: Any, **__: Any) -> Any:
+def _refuse(name: str) -> Callable[..., NoReturn]:
+    def register(self: Messages, *_: object, **__: object) -> NoReturn:
         raise NotImplementedError(
             f"{self._label}: {name}: there is no {name.split('_forward')[0][9:]} to see: the layer "
             "makes no messages; take the layer of torch_geometric.nn"
@@ -230,122 +239,4 @@ def _unknown(name: str) -> Callable[..., Any]:
 for _part in PARTS[:-1]:
     for _when in "pre_hook", "hook":
         _name = f"register_{_part}_forward_{_when}"
-        setattr(Messages, _name, _unknown(_name))
-
-
-class Attention(Messages):
-    """Multi-head attention: a layer whose messages are weighted by a softmax."""
-
-    bias: Tensor | None
-    _operator: str
-    """Operator that sums the messages along a packed graph."""
-
-    def __init__(
-        self,
-        in_channels: int | tuple[int, int],
-        out_channels: int,
-        heads: int,
-        concat: bool,
-        dropout: float,
-        edge_dim: int | None,
-        **others: Any,
-    ) -> None:
-        super().__init__(**others)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
-        self.concat = concat
-        self.dropout = dropout
-        self.edge_dim = edge_dim
-
-    @property
-    def _widths(self) -> tuple[int, int]:
-        """Widths of the features of all heads, and of the result."""
-        inner = self.heads * self.out_channels
-        return inner, inner if self.concat else self.out_channels
-
-    @property
-    def _route(self) -> tuple[str, int]:
-        """Operator and elements of a message, for `is_packed`."""
-        return self._operator, self._widths[0]
-
-    def _both(self, x: Tensor | Pair) -> tuple[Tensor, Tensor]:
-        """Return the features of sources and destinations, both required."""
-        src, dst = self._pair(x)
-        if dst is None:
-            raise ValueError(f"{self._label}: x: expected features of the destinations, got None")
-        return src, dst
-
-    def _mask(self, edges: Edges, like: Tensor, edge_index: EdgeIndex) -> Tensor | None:
-        """Return the dropout factors of the attention weights, in the random order of the original.
-
-        In a sparse matrix, PyTorch Geometric sorts self loops into the rows.
-        """
-        if not (self.training and self.dropout > 0):
-            return None
-        ones = like.new_ones(edges.count, self.heads)
-        mask: Tensor = torch.nn.functional.dropout(ones, self.dropout)
-        if edges.loops is None or not is_sparse(edge_index) or recording(edges.index):
-            return mask
-        return mask[order_of(edge_index, edges.index).argsort()]
-
-    def _reduced(
-        self,
-        edges: Edges,
-        fused: Callable[[], Tensor],
-        scores: Callable[[], Tensor],
-        values: Callable[[], Tensor],
-        mask: Tensor | None,
-        weighted: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Reduce the messages, by one operator if they are summed, and return also the weights.
-
-        `fused` sums the messages; `scores` [edges, heads] are the input of the softmax; `values`
-        [edges, heads, width] are the weighted features. The weights, before the mask, are computed
-        if they are requested or needed.
-        """
-        alpha, rows = None, edges.num_dst + edges.spare
-        by_message = self._by_message or edges.graph is None
-        if weighted or by_message:
-            alpha = softmax(scores(), edges.dst, num_nodes=rows)
-        if by_message:
-            assert alpha is not None
-            factors = alpha if mask is None else alpha * mask
-            messages = factors.unsqueeze(-1) * values()
-            out = edges.cut(self._gathered(messages, edges.dst, rows))
-            out = out.flatten(1) if self.concat else out.mean(1)
-        else:
-            out = edges.cut(fused())
-        if self.aggr == "mean":
-            out = out / edges.cut(edges.degrees(out))[:, None]
-        return out, alpha if weighted else None
-
-    def _by_heads(self, rows: Tensor) -> Tensor:
-        return rows.view(-1, self.heads, self.out_channels)
-
-    def _finished(
-        self,
-        out: Tensor,
-        res: Tensor | None,
-        edge_index: EdgeIndex,
-        edges: Edges,
-        alpha: Tensor | None,
-        mask: Tensor | None,
-    ) -> Any:
-        """Add residual and bias; return also the edges and their weights if requested."""
-        for part in (res, self.bias):
-            out = out if part is None else out + part
-        if alpha is None:
-            return out
-        alpha = alpha if mask is None else alpha * mask
-        if edges.spare:
-            raise ValueError(
-                f"{self._label}: return_attention_weights: not with add_self_loops=True where "
-                "torch compiles, which has to know the number of edges"
-            )
-        if is_sparse(edge_index):
-            return out, with_values(edge_index, edges.index, alpha, edges.loops is not None)
-        return out, (edges.returned(edge_index), alpha)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
+        setattr(Messages, _name, _refuse(_name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -10,16 +10,18 @@ from torch.autograd import Function
 
 from ...graph import Graph
 from .. import aggregate, edge_update
-from .._graph import Ends
+from .._graph import TracedGraph
 
 
-def gathered(graph: Graph | Ends, f: Tensor) -> Tensor:
+def gathered(graph: Graph | TracedGraph, f: Tensor) -> Tensor:
     """Gather f [n, batch, d] at the source of each edge."""
     values: Tensor = edge_update(graph, f.flatten(1)).unflatten(1, f.shape[1:])
     return values
 
 
-def product(graph: Graph | Ends, back: Graph | Ends, kernel: Tensor, f: Tensor) -> Tensor:
+def product(
+    graph: Graph | TracedGraph, back: Graph | TracedGraph, kernel: Tensor, f: Tensor
+) -> Tensor:
     """Sum kernel [edges, batch or 1, d] times f [n, batch, d]; saves these two only.
 
     `back` is the reverse graph, along which the gradient with respect to f is a sum of the same
@@ -31,32 +33,49 @@ def product(graph: Graph | Ends, back: Graph | Ends, kernel: Tensor, f: Tensor) 
     return _sum(graph, kernel, f)
 
 
-def _sum(graph: Graph | Ends, kernel: Tensor, f: Tensor) -> Tensor:
+def _sum(graph: Graph | TracedGraph, kernel: Tensor, f: Tensor) -> Tensor:
     with torch.no_grad():
         messages = gathered(graph, f).mul_(kernel)
         sums: Tensor = aggregate(graph, None, messages.flatten(1)).unflatten(1, f.shape[1:])
     return sums
 
 
-class _Product(Function):  # type: ignore[misc]
+class _Context(Protocol):
+    """Node of a product in torch's graph."""
+
+    graphs: tuple[Graph | TracedGraph, Graph | TracedGraph]
+    needs_input_grad: tuple[bool, bool, bool, bool]
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor, Tensor]: ...
+
+    def save_for_backward(self, *tensors: Tensor) -> None: ...
+
+
+class _Product(Function):
     @staticmethod
     def forward(
-        ctx: Any, graph: Graph | Ends, back: Graph | Ends, kernel: Tensor, f: Tensor
+        ctx: _Context,
+        graph: Graph | TracedGraph,
+        back: Graph | TracedGraph,
+        kernel: Tensor,
+        f: Tensor,
     ) -> Tensor:
         ctx.graphs = graph, back
         ctx.save_for_backward(kernel, f)
         return _sum(graph, kernel, f)
 
     @staticmethod
-    def backward(ctx: Any, gy: Tensor) -> Any:
+    def backward(ctx: _Context, gy: Tensor) -> tuple[None, None, Tensor | None, Tensor | None]:
         (graph, back), (kernel, f) = ctx.graphs, ctx.saved_tensors
-        by_kernel = by_f = None
+        by_kernel: Tensor | None = None
+        by_f: Tensor | None = None
         if ctx.needs_input_grad[2]:
-            here, there = gathered(graph, f), gathered(back, gy)
-            by_kernel = here * there if torch.is_grad_enabled() else here.mul_(there)
+            f_rows, gy_rows = gathered(graph, f), gathered(back, gy)
+            by_kernel = f_rows * gy_rows if torch.is_grad_enabled() else f_rows.mul_(gy_rows)
             if kernel.shape[1] < f.shape[1]:
                 by_kernel = by_kernel.sum(1, keepdim=True)
-            del here, there
+            del f_rows, gy_rows
         if ctx.needs_input_grad[3]:
             by_f = product(back, graph, kernel, gy)
         return None, None, by_kernel, by_f

@@ -10,7 +10,7 @@ import pyops.torch as pt
 from ._dimenet import Envelope
 
 
-class BesselBasisLayer(torch.nn.Module):  # type: ignore[misc]
+class BesselBasisLayer(torch.nn.Module):
     r"""Radial basis of DimeNet, as `torch_geometric.nn.models.dimenet.BesselBasisLayer`.
 
     The formula is that of `pyops.radial_basis`; a distance of 0 has basis 0, not infinity.

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import Linear, ModuleList
+from torch.nn import Linear
 
 import pyops.torch as pt
 
 from .._host import without_subclass
-from ._dimenet import Activation, activation, glorot_orthogonal, reset
-from ._radius import neighbours
+from ._dimenet import Activation, Blocks, activation, glorot_orthogonal, reset
+from ._edges.radius import neighbours
 from .bessel_basis_layer import BesselBasisLayer
 from .embedding_block import EmbeddingBlock
 from .interaction_pp_block import InteractionPPBlock
@@ -17,7 +17,7 @@ from .residual_layer import ResidualLayer
 from .spherical_basis_layer import SphericalBasisLayer
 
 
-class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
+class DimeNetPlusPlus(torch.nn.Module):
     """DimeNet++ from positions, as `torch_geometric.nn.models.DimeNetPlusPlus`.
 
     Searches neighbours itself and materializes no list of triplets. Energies are twice
@@ -95,7 +95,7 @@ class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
         self.rbf = BesselBasisLayer(num_radial, cutoff, envelope_exponent)
         self.sbf = SphericalBasisLayer(num_spherical, num_radial, cutoff, envelope_exponent)
         self.emb = EmbeddingBlock(num_radial, hidden_channels, act)
-        _pass_over(
+        _advance_generator(
             hidden_channels,
             out_channels,
             num_blocks,
@@ -107,7 +107,7 @@ class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
             act,
             output_initializer,
         )
-        self.output_blocks = ModuleList(
+        self.output_blocks = Blocks(
             [
                 OutputPPBlock(
                     num_radial,
@@ -121,7 +121,7 @@ class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
                 for _ in range(num_blocks + 1)
             ]
         )
-        self.interaction_blocks = ModuleList(
+        self.interaction_blocks = Blocks(
             [
                 InteractionPPBlock(
                     hidden_channels,
@@ -165,10 +165,9 @@ class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
         dist = vectors.pow(2).sum(dim=-1).sqrt()
         rbf, radial = self.rbf(dist), self.sbf.radial(dist)
         x = self.emb(z, rbf, near.dst, near.src)
-        atoms = self.output_blocks[0].on_graph(x, rbf, near.graph)
-        for interaction, output in zip(
-            self.interaction_blocks, self.output_blocks[1:], strict=True
-        ):
+        first, *others = self.output_blocks
+        atoms = first.on_graph(x, rbf, near.graph)
+        for interaction, output in zip(self.interaction_blocks, others, strict=True):
             x = interaction.on_graph(x, rbf, radial, vectors, near.graph)
             atoms = atoms + output.on_graph(x, rbf, near.graph)
         if batch is None:
@@ -177,7 +176,7 @@ class DimeNetPlusPlus(torch.nn.Module):  # type: ignore[misc]
         return molecules.index_add(0, batch, atoms)
 
 
-def _pass_over(
+def _advance_generator(
     hidden_channels: int,
     out_channels: int,
     num_blocks: int,

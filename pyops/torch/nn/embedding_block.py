@@ -11,7 +11,7 @@ from ._dimenet import Activation
 from ._linear import is_linear
 
 
-class EmbeddingBlock(torch.nn.Module):  # type: ignore[misc]
+class EmbeddingBlock(torch.nn.Module):
     """Initial messages of DimeNet, as `torch_geometric.nn.models.dimenet.EmbeddingBlock`.
 
     The part of the last layer that acts on atom embeddings is applied per atom, not per edge.

@@ -1,17 +1,16 @@
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn.parameter import Parameter
 
 from ... import torch as _ops
-from ._edge_index import EdgeIndex, placed
-from ._functions import contiguous_gradient
-from ._graph import Edges, Fill, least
+from ._attention import Attention, Weighted
+from ._edges.edge_index import EdgeIndex, check_device
+from ._edges.layer_edges import Edges, Fill, least
 from ._linear import Linear, glorot, is_linear, zeros
-from ._messages import Aggr, Attention, Flow, Pair, Size
+from ._messages import Aggr, Flow, Pair, Size
+from ._reductions import contiguous_gradient
 
 
 class GATConv(Attention):
@@ -71,10 +70,10 @@ class GATConv(Attention):
         *,
         aggr: Aggr = "add",
         flow: Flow = "source_to_target",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         shared = in_channels, out_channels, heads, concat, dropout, edge_dim
-        super().__init__(*shared, aggr=aggr, flow=flow, **kwargs)
+        super().__init__(*shared, aggr, flow, kwargs)
         self.negative_slope = negative_slope
         self.add_self_loops = add_self_loops
         self.fill_value = fill_value
@@ -120,7 +119,7 @@ class GATConv(Attention):
         edge_attr: Tensor | None = None,
         size: Size = None,
         return_attention_weights: bool | None = None,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, Weighted]:
         """Return the new features of the destinations.
 
         Parameters
@@ -165,7 +164,7 @@ class GATConv(Attention):
         """Return the scores of edge features, [edges, heads], without projecting the features."""
         if self.lin_edge is None:  # features are not read, as in PyTorch Geometric
             if edge_attr is not None:
-                placed(f"{self._label}: edge_attr", edge_attr)
+                check_device(f"{self._label}: edge_attr", edge_attr)
             return None
         features = edges.features(self._label, edge_attr, self.fill_value)
         if features is None:
@@ -202,7 +201,7 @@ class GATConv(Attention):
             return _ops.gat(
                 edges.graph,
                 x,
-                edges.spared(z),
+                edges.append_spare(z),
                 torch.cat(block),
                 edge_scores,
                 mask,
@@ -213,7 +212,7 @@ class GATConv(Attention):
 
         def scores() -> Tensor:
             source = (self._by_heads(x) * self.att_src).sum(-1)
-            target = edges.spared((self._by_heads(z) * self.att_dst).sum(-1))
+            target = edges.append_spare((self._by_heads(z) * self.att_dst).sum(-1))
             total = source.index_select(0, edges.src) + target.index_select(0, edges.dst)
             total = total if edge_scores is None else total + edge_scores
             return torch.nn.functional.leaky_relu(total, self.negative_slope)

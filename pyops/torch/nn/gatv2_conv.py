@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from ... import torch as _ops
-from ._edge_index import EdgeIndex
-from ._graph import Fill, least
+from ._attention import Attention, Weighted
+from ._edges.edge_index import EdgeIndex
+from ._edges.layer_edges import Fill, least
 from ._linear import Linear, glorot, zeros
-from ._messages import Aggr, Attention, Flow, Pair
+from ._messages import Aggr, Flow, Pair
 
 
 class GATv2Conv(Attention):
@@ -74,10 +73,10 @@ class GATv2Conv(Attention):
         *,
         aggr: Aggr = "sum",
         flow: Flow = "source_to_target",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         shared = in_channels, out_channels, heads, concat, dropout, edge_dim
-        super().__init__(*shared, aggr=aggr, flow=flow, **kwargs)
+        super().__init__(*shared, aggr, flow, kwargs)
         self.negative_slope = negative_slope
         self.add_self_loops = add_self_loops
         self.fill_value = fill_value
@@ -112,7 +111,7 @@ class GATv2Conv(Attention):
         edge_index: EdgeIndex,
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, Weighted]:
         """Return the new features of the destinations.
 
         Parameters
@@ -148,7 +147,7 @@ class GATv2Conv(Attention):
             return _ops.gat_v2(
                 edges.graph,
                 x_l,
-                edges.spared(x_r),
+                edges.append_spare(x_r),
                 self.att.flatten(),
                 features,
                 mask,
@@ -161,7 +160,7 @@ class GATv2Conv(Attention):
             return self._by_heads(x_l.index_select(0, edges.src))
 
         def scores() -> Tensor:
-            total = values() + self._by_heads(edges.spared(x_r).index_select(0, edges.dst))
+            total = values() + self._by_heads(edges.append_spare(x_r).index_select(0, edges.dst))
             total = total if features is None else total + self._by_heads(features)
             total = torch.nn.functional.leaky_relu(total, self.negative_slope)
             return (total * self.att).sum(-1)

@@ -7,14 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..._call.arrays import check_size
-from ._neighbours import check_alike, check_function, check_points, check_radius
+from ._edges.neighbour_lists import check_alike, check_function, check_points, check_radius
 from .integral_transform import IntegralTransform
 from .linear_channel_mlp import Activation, LinearChannelMLP
 from .neighbor_search import NeighborSearch
 from .sinusoidal_embedding import TYPES, SinusoidalEmbedding
 
 
-class GNOBlock(nn.Module):  # type: ignore[misc]
+class GNOBlock(nn.Module):
     """Layer of a graph neural operator: an integral transform over neighbours within a radius.
 
     Like ``neuralop.layers.gno_block.GNOBlock``; for differences see `IntegralTransform` and
@@ -124,5 +124,7 @@ class GNOBlock(nn.Module):  # type: ignore[misc]
         if f_y is not None:
             check_function("GNOBlock: f_y", f_y, len(y))
         neighbors = self.neighbor_search(data=y, queries=x, radius=self.radius)
-        embed = self.pos_embedding or (lambda points: points)
-        return self.integral_transform(y=embed(y), x=embed(x), neighbors=neighbors, f_y=f_y)
+        if self.pos_embedding is not None:
+            y, x = self.pos_embedding(y), self.pos_embedding(x)
+        result: Tensor = self.integral_transform(y=y, x=x, neighbors=neighbors, f_y=f_y)
+        return result

@@ -7,19 +7,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...graph import Graph as PlainGraph
+from ...graph import Graph
 from .. import aggregate, edge_update, kernel_conv
-from .._graph import Ends, Graph
+from .._graph import TracedGraph
 from .._host import without_subclass
-from .._phases import moving
-from ._neighbours import check_alike, check_function, check_points, graphs_of_neighbours
+from .._phase import is_transformed
+from ._edges.neighbour_lists import check_alike, check_function, check_points, graphs_of_neighbours
 from ._product import gathered, product
-from .linear_channel_mlp import Activation, LinearChannelMLP, linear_layers
+from .linear_channel_mlp import Activation, LinearChannelMLP, LinearNetwork, linear_network
 
 TYPES = "linear_kernelonly", "linear", "nonlinear_kernelonly", "nonlinear"
 
 
-class IntegralTransform(nn.Module):  # type: ignore[misc]
+class IntegralTransform(nn.Module):
     r"""Integrals over neighbourhoods, with a kernel given by a neural network.
 
     .. math:: \int_{A(x)} k(x, y)\, dy, \quad \int_{A(x)} k(x, y) f(y)\, dy, \quad
@@ -119,22 +119,23 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         indices = "neighbors_index", "neighbors_row_splits"
         neighbors = {**neighbors, **{name: without_subclass(neighbors[name]) for name in indices}}
         splits = neighbors["neighbors_row_splits"]
-        where = Where(
+        region = Neighbourhoods(
             *graphs_of_neighbours(caller, neighbors, y.shape[0]),
             splits[1:] - splits[:-1],
             self._weight(neighbors, weights, y),
             self.reduction,
         )
         f = None if f_y is None else f_y[:, None] if f_y.ndim == 2 else f_y.transpose(0, 1)
-        seen = f if self.transform_type.startswith("nonlinear") else None
-        times = None if self.transform_type == "nonlinear_kernelonly" else f
-        layers = linear_layers(self.channel_mlp)
-        if f_y is not None and seen is not None and layers is not None:
+        kernel_f = f if self.transform_type.startswith("nonlinear") else None
+        factor = None if self.transform_type == "nonlinear_kernelonly" else f
+        network = linear_network(self.channel_mlp)
+        if f_y is not None and kernel_f is not None and network is not None:
             check_alike(f"{caller}: f_y", f_y, "y", y)
-        if layers is None:
-            result = where.sums(self._on_pairs(where, y, x, f_y, seen), times)
+        if network is None:
+            kernel = self._on_pairs(region, y, x, f_y, kernel_f)
+            result = region.integrate(kernel, factor)
         else:
-            result = self._by_layers(layers, where, y, x, seen, times)
+            result = _by_layers(network, region, y, x, kernel_f, factor)
         return result[:, 0] if f_y is None or f_y.ndim == 2 else result.transpose(0, 1)
 
     def _weight(
@@ -154,50 +155,33 @@ class IntegralTransform(nn.Module):  # type: ignore[misc]
         return weight.reshape(-1).to(y.dtype)
 
     def _on_pairs(
-        self, where: Where, y: Tensor, x: Tensor, f_y: Tensor | None, seen: Tensor | None
-    ) -> Tensor:
-        """Evaluate any network on pairs: the kernel, [num_neighbors, batch or 1, d4]."""
-        pairs = edge_update(where.graph, y, x)
-        if f_y is None or seen is None:
-            return self.channel_mlp(pairs)[:, None]
-        values = gathered(where.graph, seen)
-        if f_y.ndim == 2:
-            return self.channel_mlp(torch.cat([pairs, values[:, 0]], dim=-1))[:, None]
-        pairs = pairs.expand(f_y.shape[0], -1, -1)
-        return self.channel_mlp(torch.cat([pairs, values.transpose(0, 1)], dim=-1)).transpose(0, 1)
-
-    def _by_layers(
         self,
-        layers: Sequence[nn.Linear],
-        where: Where,
+        region: Neighbourhoods,
         y: Tensor,
         x: Tensor,
-        seen: Tensor | None,
-        times: Tensor | None,
+        f_y: Tensor | None,
+        kernel_f: Tensor | None,
     ) -> Tensor:
-        """Return the integrals with a kernel of linear layers."""
-        act, last = self.channel_mlp.non_linearity, layers[-1]
-        hidden = _first(layers[0], where.graph, y, x, seen)
-        if len(layers) == 1:
-            return where.sums(hidden, times)
-        for layer in layers[1:-1]:
-            hidden = layer(act(hidden))
-        hidden = act(hidden)
-        if times is None:
-            result = functional.linear(where.sums(hidden, None), last.weight)
-            return result if last.bias is None else result + where.totals(y.dtype) * last.bias
-        alone = hidden.shape[1] == times.shape[1] == 1
-        if alone and last.in_features <= last.out_features:
-            values = times[:, 0].expand(-1, last.out_features)
-            return where.conv(values, hidden[:, 0], last)[:, None]
-        return where.sums(last(hidden), times)
+        """Evaluate any network on pairs: the kernel, [num_neighbors, batch or 1, d4]."""
+        pairs, kernel = edge_update(region.graph, y, x), self.channel_mlp
+        result: Tensor
+        if f_y is None or kernel_f is None:
+            result = kernel(pairs)[:, None]
+            return result
+        values = gathered(region.graph, kernel_f)
+        if f_y.ndim == 2:
+            result = kernel(torch.cat([pairs, values[:, 0]], dim=-1))[:, None]
+            return result
+        pairs = pairs.expand(f_y.shape[0], -1, -1)
+        result = kernel(torch.cat([pairs, values.transpose(0, 1)], dim=-1)).transpose(0, 1)
+        return result
 
 
-class Where(NamedTuple):
+class Neighbourhoods(NamedTuple):
     """Neighbourhoods of an integral: graph, reverse graph, sizes, weights and reduction."""
 
-    graph: Graph | Ends
-    back: PlainGraph | None
+    graph: Graph | TracedGraph
+    back: Graph | None
     counts: Tensor
     weight: Tensor | None
     reduction: Literal["sum", "mean"]
@@ -206,24 +190,25 @@ class Where(NamedTuple):
     def _reduce(self) -> Literal["sum", "mean"]:
         return self.reduction if self.weight is None else "sum"
 
-    def sums(self, kernel: Tensor, times: Tensor | None) -> Tensor:
+    def integrate(self, kernel: Tensor, factor: Tensor | None) -> Tensor:
         """Reduce the kernel [num_neighbors, batch or 1, d], times f, over neighbourhoods."""
-        if times is not None:
-            if times.shape[2] not in (1, kernel.shape[2]):
+        if factor is not None:
+            if factor.shape[2] not in (1, kernel.shape[2]):
                 raise ValueError(
                     f"IntegralTransform: f_y: expected {kernel.shape[2]} channels, as the kernel "
-                    f"has, or 1, got {times.shape[2]}"
+                    f"has, or 1, got {factor.shape[2]}"
                 )
-            if self.back is not None and not moving():
-                return self._products(self.back, kernel, times)
-            kernel = kernel * gathered(self.graph, times)
+            if self.back is not None and not is_transformed():
+                return self._products(self.back, kernel, factor)
+            kernel = kernel * gathered(self.graph, factor)
         sums = aggregate(self.graph, None, kernel.flatten(1), self.weight, reduce=self._reduce)
-        return sums.unflatten(1, kernel.shape[1:])
+        result: Tensor = sums.unflatten(1, kernel.shape[1:])
+        return result
 
-    def _products(self, back: PlainGraph, kernel: Tensor, times: Tensor) -> Tensor:
+    def _products(self, back: Graph, kernel: Tensor, factor: Tensor) -> Tensor:
         if self.weight is not None:
             kernel = kernel * self.weight[:, None, None]
-        sums = product(self.graph, back, kernel, times.expand(-1, -1, kernel.shape[2]))
+        sums = product(self.graph, back, kernel, factor.expand(-1, -1, kernel.shape[2]))
         if self._reduce == "mean":
             sums = sums / self.counts.clamp(min=1).to(sums.dtype)[:, None, None]
         return sums
@@ -249,14 +234,41 @@ class Where(NamedTuple):
         )
 
 
+def _by_layers(
+    network: LinearNetwork,
+    region: Neighbourhoods,
+    y: Tensor,
+    x: Tensor,
+    kernel_f: Tensor | None,
+    factor: Tensor | None,
+) -> Tensor:
+    """Return the integrals with a kernel of linear layers."""
+    layers, act = network
+    last = layers[-1]
+    hidden = _first(layers[0], region.graph, y, x, kernel_f)
+    if len(layers) == 1:
+        return region.integrate(hidden, factor)
+    for layer in layers[1:-1]:
+        hidden = layer(act(hidden))
+    hidden = act(hidden)
+    if factor is None:
+        result = functional.linear(region.integrate(hidden, None), last.weight)
+        return result if last.bias is None else result + region.totals(y.dtype) * last.bias
+    alone = hidden.shape[1] == factor.shape[1] == 1
+    if alone and last.in_features <= last.out_features:
+        values = factor[:, 0].expand(-1, last.out_features)
+        return region.conv(values, hidden[:, 0], last)[:, None]
+    return region.integrate(last(hidden), factor)
+
+
 def _first(
-    layer: nn.Linear, graph: Graph | Ends, y: Tensor, x: Tensor, seen: Tensor | None
+    layer: nn.Linear, graph: Graph | TracedGraph, y: Tensor, x: Tensor, kernel_f: Tensor | None
 ) -> Tensor:
     """Apply the first layer to points and combine the results of pairs.
 
     Returns [num_neighbors, batch or 1, hidden].
     """
-    widths = [y.shape[1], x.shape[1], 0 if seen is None else seen.shape[2]]
+    widths = [y.shape[1], x.shape[1], 0 if kernel_f is None else kernel_f.shape[2]]
     if sum(widths) != layer.in_features:
         raise ValueError(
             f"IntegralTransform: channel_mlp: expected an input of {' + '.join(map(str, widths))} "
@@ -264,9 +276,9 @@ def _first(
         )
     by_y, by_x, by_f = layer.weight.split(widths, dim=1)
     src, dst = functional.linear(y, by_y)[:, None], functional.linear(x, by_x, layer.bias)[:, None]
-    if seen is not None:
-        src = src + functional.linear(seen, by_f)
-        dst = dst.expand(-1, seen.shape[1], -1)
-    return edge_update(graph, src.flatten(1), dst.flatten(1), mode="sum").unflatten(
-        1, src.shape[1:]
-    )
+    if kernel_f is not None:
+        src = src + functional.linear(kernel_f, by_f)
+        dst = dst.expand(-1, kernel_f.shape[1], -1)
+    hidden = edge_update(graph, src.flatten(1), dst.flatten(1), mode="sum")
+    result: Tensor = hidden.unflatten(1, src.shape[1:])
+    return result

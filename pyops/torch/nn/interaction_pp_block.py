@@ -1,22 +1,24 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
-from torch.nn import Linear, ModuleList
+from torch.nn import Linear
 
 import pyops.torch as pt
 
+from ...graph import Graph
+from .._graph import TracedGraph
 from .._host import without_subclass
-from ._dimenet import Activation, product, reset
-from ._functions import contiguous_gradient
-from ._indices import check_rows, graph_of_indices
+from ._dimenet import Activation, Blocks, product, reset
+from ._edges.edge_lists import check_rows, graph_of_indices
 from ._linear import is_linear
+from ._reductions import contiguous_gradient
 from .residual_layer import ResidualLayer
 
 
-class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
+class InteractionPPBlock(torch.nn.Module):
     """Interaction block of DimeNet++, as `torch_geometric.nn.models.dimenet.InteractionPPBlock`.
 
     `forward` takes the basis of a list of triplets; `on_graph` takes a graph instead of the list.
@@ -59,11 +61,11 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
         self.lin_ji = Linear(hidden_channels, hidden_channels)
         self.lin_down = Linear(hidden_channels, int_emb_size, bias=False)
         self.lin_up = Linear(int_emb_size, hidden_channels, bias=False)
-        self.layers_before_skip = ModuleList(
+        self.layers_before_skip = Blocks(
             [ResidualLayer(hidden_channels, act) for _ in range(num_before_skip)]
         )
         self.lin = Linear(hidden_channels, hidden_channels)
-        self.layers_after_skip = ModuleList(
+        self.layers_after_skip = Blocks(
             [ResidualLayer(hidden_channels, act) for _ in range(num_after_skip)]
         )
         self.reset_parameters()
@@ -111,7 +113,7 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
         return self._update(x, sums)
 
     def on_graph(
-        self, x: Tensor, rbf: Tensor, radial: Tensor, vectors: Tensor, graph: Any
+        self, x: Tensor, rbf: Tensor, radial: Tensor, vectors: Tensor, graph: Graph | TracedGraph
     ) -> Tensor:
         """Return the updated messages, without a list of triplets.
 
@@ -165,8 +167,8 @@ class InteractionPPBlock(torch.nn.Module):  # type: ignore[misc]
         return h
 
 
-def _inherits(layer: Any) -> bool:
+def _inherits(layer: object) -> TypeGuard[Linear]:
     """Return whether a layer has the forward of `torch.nn.Linear`, as if parametrized."""
-    kind = type(layer)
-    own = "forward" in vars(layer) or not issubclass(kind, Linear)
-    return not own and kind.forward is Linear.forward
+    if not isinstance(layer, Linear) or "forward" in vars(layer):
+        return False
+    return type(layer).forward is Linear.forward

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeGuard
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -10,7 +11,7 @@ from ._linear import is_plain
 Activation = Callable[[Tensor], Tensor]
 
 
-class LinearChannelMLP(nn.Module):  # type: ignore[misc]
+class LinearChannelMLP(nn.Module):
     """Multilayer perceptron along the last axis.
 
     Equivalent to ``neuralop.layers.channel_mlp.LinearChannelMLP``.
@@ -53,16 +54,29 @@ class LinearChannelMLP(nn.Module):  # type: ignore[misc]
         return x
 
 
-def linear_layers(network: nn.Module) -> list[nn.Linear] | None:
+class LinearNetwork(NamedTuple):
+    """Linear layers with an activation between them."""
+
+    layers: list[nn.Linear]
+    activation: Activation
+
+
+def linear_network(network: nn.Module) -> LinearNetwork | None:
     """Return the layers if a network is a plain `LinearChannelMLP` without dropout, else None."""
-    kind = type(network)
-    theirs = (kind.__module__, kind.__qualname__) == (
-        "neuralop.layers.channel_mlp",
-        "LinearChannelMLP",
-    )
-    known = theirs or kind is LinearChannelMLP
-    if not known or network.dropout is not None or not is_plain(network):
+    if not _is_mlp(network) or network.dropout is not None or not is_plain(network):
         return None
-    layers = [*network.fcs]
-    plain = all(type(layer) is nn.Linear and is_plain(layer) for layer in layers)
-    return layers if plain else None
+    layers = [layer for layer in network.fcs if isinstance(layer, nn.Linear) and _is_exact(layer)]
+    if len(layers) < len(network.fcs):
+        return None
+    return LinearNetwork(layers, network.non_linearity)
+
+
+def _is_mlp(network: nn.Module) -> TypeGuard[LinearChannelMLP]:
+    """Return whether a network is a `LinearChannelMLP`, or that of neuraloperator."""
+    kind = type(network)
+    other = "neuralop.layers.channel_mlp", "LinearChannelMLP"
+    return kind is LinearChannelMLP or (kind.__module__, kind.__qualname__) == other
+
+
+def _is_exact(layer: nn.Linear) -> bool:
+    return type(layer) is nn.Linear and is_plain(layer)

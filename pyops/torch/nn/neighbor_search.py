@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ..._pairs import close_pairs
-from .._call import exporting, recording
+from .._call import is_exporting, is_tracing
 from .._host import plain
 from .._library import LIBRARY
-from ._edge_index import rows_of
-from ._neighbours import check_alike, check_points, check_radius
+from ._edges.edge_index import rows_of
+from ._edges.neighbour_lists import check_alike, check_points, check_radius
 
 AT_ONCE = 2**22
 """Maximum number of distances in memory at a time."""
@@ -23,7 +21,7 @@ LEAST = 1e-7
 """Distance assigned to coincident points."""
 
 
-class NeighborSearch(nn.Module):  # type: ignore[misc]
+class NeighborSearch(nn.Module):
     """Search for neighbours within a radius, in CSR form.
 
     Equivalent to ``neuralop.layers.neighbor_search.NeighborSearch`` without open3d, with less
@@ -43,9 +41,9 @@ class NeighborSearch(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.use_open3d = False
         self.return_norm = return_norm
-        self._last: tuple[Any, ...] | None = None
+        self._last: tuple[Tensor, Tensor, float, tuple[Tensor, Tensor]] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "_last": None}
 
     def forward(self, data: Tensor, queries: Tensor, radius: float) -> dict[str, Tensor]:
@@ -69,10 +67,10 @@ class NeighborSearch(nn.Module):  # type: ignore[misc]
             found["weights"] = torch.where(square == 0, LEAST**2, square)
         return found
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
+    @torch.no_grad()
     def _search(self, data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-        if recording(data, queries):
-            if exporting():
+        if is_tracing(data, queries):
+            if is_exporting():
                 square = (queries.unsqueeze(1) - data).square().sum(2)
                 near = _near(square.sqrt(), radius)
                 return nn.functional.pad(near.sum(1).cumsum(0), (1, 0)), near.nonzero()[:, 1]

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from ... import torch as _ops
-from ._edge_index import EdgeIndex
-from ._functions import contiguous_gradient
-from ._graph import Edges, apart
-from ._linear import Linear, is_linear, is_plain, zeros
+from ...graph import Graph
+from .._graph import TracedGraph
+from ._edges.edge_index import EdgeIndex
+from ._edges.layer_edges import Edges, per_edge_graph
+from ._linear import AnyLinear, Linear, is_linear, is_plain, zeros
 from ._messages import FLOWS, Aggr, Flow, Messages, Pair, Size
+from ._reductions import contiguous_gradient
 
 
 class NNConv(Messages):
@@ -43,6 +46,8 @@ class NNConv(Messages):
     Gilmer et al., Neural message passing for quantum chemistry, arXiv:1704.01212.
     """
 
+    bias: Parameter | None
+
     def __init__(
         self,
         in_channels: int | tuple[int, int],
@@ -53,9 +58,9 @@ class NNConv(Messages):
         bias: bool = True,
         *,
         flow: Flow = "source_to_target",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
-        super().__init__(aggr=aggr, flow=flow, **kwargs)
+        super().__init__(aggr, flow, kwargs)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.nn = nn
@@ -125,77 +130,79 @@ class NNConv(Messages):
             try:
                 messages = (rows @ matrices).squeeze(1)
             except RuntimeError:
-                self._check_network(_layers(self.nn), x, features)
+                self._check_network(x, features)
                 raise
             out = self._gathered(messages, edges.dst, edges.num_dst)
         elif self._by_message:
-            messages = self._summed(apart(edges, x.shape[0]), x, features)
+            messages = self._summed(per_edge_graph(edges, x.shape[0]), x, features)
             return self._gathered(messages, edges.dst, edges.num_dst)
         else:
             out = self._summed(edges.graph, x, features)
         return out / edges.degrees(out)[:, None] if self.aggr == "mean" else out
 
-    def _check_network(self, layers: list[Any] | None, x: Tensor, features: Tensor) -> None:
+    def _check_network(self, x: Tensor, features: Tensor) -> None:
         """Refuse a network whose layers do not match features and channels."""
+        layers = _layers(self.nn)
         if layers is None:
             return
-        rows = x.shape[1] * self.out_channels
-        if layers[-1].weight.shape[0] != rows:
+        weight, size = layers.last.weight, x.shape[1] * self.out_channels
+        if weight.shape[0] != size:
             raise ValueError(
-                f"{self._label}: nn: expected in_channels * out_channels = {rows} numbers, "
-                f"got {layers[-1].weight.shape[0]}"
+                f"{self._label}: nn: expected in_channels * out_channels = {size} numbers, "
+                f"got {weight.shape[0]}"
             )
-        weight = layers[-1].weight
-        for name, rows, layer in (("x", x, layers[-1]), ("edge_attr", features, layers[0])):
+        first = layers.others[0] if layers.others else layers.last
+        for name, rows, layer in (("x", x, layers.last), ("edge_attr", features, first)):
             differs = is_linear(layer) and rows.dtype != weight.dtype
             if differs and not torch.is_autocast_enabled("cpu"):
                 raise TypeError(
                     f"{self._label}: {name}: expected {weight.dtype} like nn, got {rows.dtype}"
                 )
-        if not _is_fused(layers):
+        if layers.fused is None:
             return
-        first, _, last = layers
-        widths = features.shape[-1], first.weight.shape[0]
-        if widths != (first.weight.shape[1], last.weight.shape[1]):
+        hidden, columns = layers.fused[0].weight.shape
+        widths = features.shape[-1], hidden
+        if widths != (columns, weight.shape[1]):
             raise ValueError(
-                f"{self._label}: edge_attr: expected {first.weight.shape[1]} columns and "
-                f"{last.weight.shape[1]} hidden units for nn, got {widths[0]} and {widths[1]}"
+                f"{self._label}: edge_attr: expected {columns} columns and "
+                f"{weight.shape[1]} hidden units for nn, got {widths[0]} and {widths[1]}"
             )
 
     def _matrices(self, x: Tensor, features: Tensor) -> Tensor:
         """Return the matrix of each edge, flattened to a row."""
         try:
-            matrices = self.nn(features)
+            matrices: Tensor = self.nn(features)
         except RuntimeError:
-            self._check_network(_layers(self.nn), x, features)
+            self._check_network(x, features)
             raise
         rows = x.shape[1] * self.out_channels
         if matrices.numel() != rows * features.shape[0]:
-            self._check_network(_layers(self.nn), x, features)
+            self._check_network(x, features)
             raise ValueError(
                 f"{self._label}: nn: expected in_channels * out_channels = {rows} numbers for each "
                 f"of {features.shape[0]} edges, got shape {tuple(matrices.shape)}"
             )
         return matrices.reshape(-1, rows)
 
-    def _summed(self, graph: Any, x: Tensor, features: Tensor) -> Tensor:
+    def _summed(self, graph: Graph | TracedGraph, x: Tensor, features: Tensor) -> Tensor:
+        self._check_network(x, features)
         layers = _layers(self.nn)
-        self._check_network(layers, x, features)
         if layers is None:
             return _ops.gno_aggregate(graph, x, self._matrices(x, features))
-        if not _is_fused(layers):
+        fused = layers.fused
+        if fused is None:
             hidden = features
-            for layer in layers[:-1]:
+            for layer in layers.others:
                 hidden = layer(hidden)
-            return _ops.kernel_conv(graph, x, hidden, layers[-1].weight, layers[-1].bias)
-        first, between, last = layers
+            return _ops.kernel_conv(graph, x, hidden, layers.last.weight, layers.last.bias)
+        first, activation = fused
         return _ops.gno_conv(
             graph,
             x,
             features,
-            torch.cat([part for layer in (first, last) for part in _block(layer)]),
+            torch.cat([part for layer in (first, layers.last) for part in _block(layer)]),
             hidden=first.weight.shape[0],
-            activation=_ACTIVATIONS[type(between)],
+            activation=activation,
         )
 
     def __repr__(self) -> str:
@@ -205,7 +212,8 @@ class NNConv(Messages):
         )
 
 
-_ACTIVATIONS: dict[type[torch.nn.Module], Literal["relu", "silu", "gelu", "tanh"]] = {
+Activation: TypeAlias = Literal["relu", "silu", "gelu", "tanh"]
+_ACTIVATIONS: dict[type[torch.nn.Module], Activation] = {
     torch.nn.ReLU: "relu",
     torch.nn.SiLU: "silu",
     torch.nn.GELU: "gelu",
@@ -213,35 +221,51 @@ _ACTIVATIONS: dict[type[torch.nn.Module], Literal["relu", "silu", "gelu", "tanh"
 }
 
 
-def _layers(network: Any) -> list[Any] | None:
+class _Layers(NamedTuple):
+    """Layers of a network, the last of which is linear."""
+
+    others: list[torch.nn.Module]
+    last: AnyLinear
+
+    @property
+    def fused(self) -> tuple[AnyLinear, Activation] | None:
+        """Return first layer and activation if one operator covers the network, else None.
+
+        It does if the layers are linear, activation, linear.
+        """
+        if len(self.others) != 2:
+            return None
+        first, between = self.others
+        activation = _ACTIVATIONS.get(type(between))
+        if activation is None or not is_linear(first) or not is_plain(between):
+            return None
+        return (first, activation) if getattr(between, "approximate", "none") == "none" else None
+
+
+def _layers(network: torch.nn.Module) -> _Layers | None:
     """Return the layers of a plain `Sequential` that ends with a linear layer, else None."""
     if type(network) is not torch.nn.Sequential or len(network) == 0 or not is_plain(network):
         return None
-    return [*network] if is_linear(network[-1]) else None
+    *others, last = network
+    return _Layers(others, last) if is_linear(last) else None
 
 
-def _first(network: Any) -> Any:
+def _first(network: torch.nn.Module) -> torch.nn.Module:
     """Return the first layer of a network, which takes the edge features."""
-    several = type(network) is torch.nn.Sequential and len(network) > 0
-    return network[0] if several else network
+    return network[0] if type(network) is torch.nn.Sequential and len(network) > 0 else network
 
 
-def _is_fused(layers: list[Any]) -> bool:
-    """Return whether one operator covers the whole network: linear, activation, linear."""
-    if len(layers) != 3 or not is_linear(layers[0]) or type(layers[1]) not in _ACTIVATIONS:
-        return False
-    return is_plain(layers[1]) and getattr(layers[1], "approximate", "none") == "none"
-
-
-def _block(layer: Any) -> tuple[Tensor, Tensor]:
+def _block(layer: AnyLinear) -> tuple[Tensor, Tensor]:
     """Return the transposed weight, flattened, and the bias of a linear layer."""
     weight, bias = contiguous_gradient(layer.weight), layer.bias
     return weight.t().flatten(), weight.new_zeros(weight.shape[0]) if bias is None else bias
 
 
-def _reset(module: Any) -> None:
-    if hasattr(module, "reset_parameters"):
-        module.reset_parameters()
-    elif isinstance(module, torch.nn.Module):
-        for child in module.children():
+def _reset(network: object) -> None:
+    """Initialize a network by its `reset_parameters`, or else its children; functions have none."""
+    reset: Callable[[], None] | None = getattr(network, "reset_parameters", None)
+    if reset is not None:
+        reset()
+    elif isinstance(network, torch.nn.Module):
+        for child in network.children():
             _reset(child)

@@ -1,20 +1,20 @@
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torch.nn import Linear, ModuleList
+from torch.nn import Linear
 
 import pyops.torch as pt
 
+from ...graph import Graph
+from .._graph import TracedGraph
 from .._host import without_subclass
-from ._dimenet import Activation, glorot_orthogonal, product, reset
+from ._dimenet import Activation, Blocks, glorot_orthogonal, product, reset
+from ._edges.edge_lists import check_rows, graph_of_indices
 from ._functions import groups_of
-from ._indices import check_rows, graph_of_indices
 
 
-class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
+class OutputPPBlock(torch.nn.Module):
     """Output block of DimeNet++, as `torch_geometric.nn.models.dimenet.OutputPPBlock`.
 
     Parameters
@@ -55,9 +55,7 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
         self.output_initializer = output_initializer
         self.lin_rbf = Linear(num_radial, hidden_channels, bias=False)
         self.lin_up = Linear(hidden_channels, out_emb_channels, bias=False)
-        self.lins = ModuleList(
-            [Linear(out_emb_channels, out_emb_channels) for _ in range(num_layers)]
-        )
+        self.lins = Blocks([Linear(out_emb_channels, out_emb_channels) for _ in range(num_layers)])
         self.lin = Linear(out_emb_channels, out_channels, bias=False)
         self.reset_parameters()
 
@@ -90,9 +88,10 @@ class OutputPPBlock(torch.nn.Module):  # type: ignore[misc]
         check_rows("OutputPPBlock", i.shape[0], {"x": x, "rbf": rbf})
         return self.on_graph(x, rbf, graph)
 
-    def on_graph(self, x: Tensor, rbf: Tensor, graph: Any) -> Tensor:
+    def on_graph(self, x: Tensor, rbf: Tensor, graph: Graph | TracedGraph) -> Tensor:
         """Return the outputs of atoms, for a graph whose edges have the destinations i."""
         y = self.lin_up(pt.aggregate(graph, None, product(self.lin_rbf(rbf), x)))
         for layer in self.lins:
             y = self.act(layer(y))
-        return self.lin(y)
+        result: Tensor = self.lin(y)
+        return result

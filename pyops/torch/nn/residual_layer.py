@@ -7,7 +7,7 @@ from torch.nn import Linear
 from ._dimenet import Activation, reset
 
 
-class ResidualLayer(torch.nn.Module):  # type: ignore[misc]
+class ResidualLayer(torch.nn.Module):
     """Residual block of two layers, as `torch_geometric.nn.models.dimenet.ResidualLayer`.
 
     Parameters

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 TYPES = "nerf", "transformer"
 
 
-class SinusoidalEmbedding(nn.Module):  # type: ignore[misc]
+class SinusoidalEmbedding(nn.Module):
     """Sines and cosines of coordinates at several frequencies, interleaved.
 
     Like ``neuralop.layers.embeddings.SinusoidalEmbedding``, in the precision of the coordinates.

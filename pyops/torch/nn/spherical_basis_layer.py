@@ -11,7 +11,7 @@ from .._host import without_subclass
 from ._dimenet import Envelope
 
 
-class SphericalBasisLayer(torch.nn.Module):  # type: ignore[misc]
+class SphericalBasisLayer(torch.nn.Module):
     r"""Spherical basis of DimeNet, as `torch_geometric.nn.models.dimenet.SphericalBasisLayer`.
 
     The formula is that of `pyops.spherical_basis` times :math:`Y_l = \sqrt{(2l+1)/4\pi}\,

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ... import torch as _ops
-from ._edge_index import EdgeIndex, is_sparse
+from ._attention import Attention, Weighted
+from ._edges.edge_index import EdgeIndex, is_sparse
 from ._linear import Linear
-from ._messages import Aggr, Attention, Flow, Pair
+from ._messages import Aggr, Flow, Pair
 
 
 class TransformerConv(Attention):
@@ -69,10 +69,10 @@ class TransformerConv(Attention):
         *,
         aggr: Aggr = "add",
         flow: Flow = "source_to_target",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         shared = in_channels, out_channels, heads, concat, dropout, edge_dim
-        super().__init__(*shared, aggr=aggr, flow=flow, **kwargs)
+        super().__init__(*shared, aggr, flow, kwargs)
         self.beta = beta and root_weight
         self.root_weight = root_weight
         left, right = (in_channels,) * 2 if isinstance(in_channels, int) else in_channels
@@ -99,7 +99,7 @@ class TransformerConv(Attention):
         edge_index: EdgeIndex,
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, Weighted]:
         """Return the new features of the destinations.
 
         Parameters
@@ -126,7 +126,7 @@ class TransformerConv(Attention):
             )
             got = "None" if features is None else f"shape {tuple(features.shape)}"
             raise ValueError(f"{self._label}: edge_attr: expected {expected}, got {got}")
-        if self.lin_edge is not None:
+        if self.lin_edge is not None and features is not None:
             features = self._applied("edge_attr", self.lin_edge, self._matrix(features))
         mask = self._mask(edges, query, edge_index)
 
@@ -135,16 +135,16 @@ class TransformerConv(Attention):
             rows = query, key, value, features, mask
             return _ops.transformer_conv(edges.graph, *rows, heads=self.heads, concat=self.concat)
 
-        def gathered(rows: Tensor) -> Tensor:
+        def gather(rows: Tensor) -> Tensor:
             rows = rows.index_select(0, edges.src)
             return self._by_heads(rows if features is None else rows + features)
 
         def scores() -> Tensor:
-            asked = self._by_heads(query.index_select(0, edges.dst))
-            return (asked * gathered(key)).sum(-1) / math.sqrt(self.out_channels)
+            queries = self._by_heads(query.index_select(0, edges.dst))
+            return (queries * gather(key)).sum(-1) / math.sqrt(self.out_channels)
 
         weighted = isinstance(return_attention_weights, bool)
-        out, alpha = self._reduced(edges, fused, scores, lambda: gathered(value), mask, weighted)
+        out, alpha = self._reduced(edges, fused, scores, lambda: gather(value), mask, weighted)
         if self.root_weight:
             own = self._applied("x", self.lin_skip, right)
             if self.lin_beta is not None:

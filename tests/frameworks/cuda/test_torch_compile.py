@@ -110,15 +110,16 @@ def test_a_graph_is_moved_once(platform):
     assert torch.equal(compiled(x), y)
     assert torch.equal(pt.aggregate(graph, x), y)
     assert platform.copies == copies
-    assert _cuda.there(graph, 1).device == 1
-    assert _cuda.there(graph, 0) is _cuda.there(graph, 0) is not _cuda.there(graph, 1)
-    assert _cuda.there(graph, 0).to_host()._packed is graph._packed
+    copy, other = (_cuda.device_graph(graph, number) for number in range(2))
+    assert other.device == 1
+    assert copy is _cuda.device_graph(graph, 0) is not other
+    assert copy.to_host()._packed is graph._packed
 
 
 def test_what_is_on_the_device_goes_with_the_graph():
     graph = pt.Graph([0, 1, 1], [0, 0, 1])
     pt.aggregate(graph, torch.rand(2, 4))
-    left = weakref.ref(_cuda.there(graph, 0)._index("in_nodes"))
+    left = weakref.ref(_cuda.device_graph(graph, 0)._index("in_nodes"))
     gc.disable()
     try:
         del graph

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 import pyops.torch as pt  # noqa: E402
 from pyops.cuda import _device  # noqa: E402
 from pyops.torch import _cuda, nn  # noqa: E402
-from pyops.torch.nn import _routes  # noqa: E402
 from pyops.torch.nn._dimenet import swish  # noqa: E402
+from pyops.torch.nn._edges import routes  # noqa: E402
 
 from .torch_device import DEVICE, Elsewhere, Memory, array, from_numpy, tensor  # noqa: E402
 
@@ -255,8 +255,8 @@ def test_every_layer_is_here():
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_numbers_of_the_host(name, platform, monkeypatch):
     """Results equal those of the host's operators, which a device uses at any size."""
-    for operator in _routes.PACKED:
-        monkeypatch.setitem(_routes.PACKED, operator, 0)
+    for operator in routes.PACKED:
+        monkeypatch.setitem(routes.PACKED, operator, 0)
     expected = value_and_gradients(*LAYERS[name]())
     case = LAYERS[name]()
     with Elsewhere() as there:

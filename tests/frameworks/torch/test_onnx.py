@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx", exc_type=ImportError)
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-from pyops.torch._graph import visible  # noqa: E402
+from pyops.torch._graph import traceable  # noqa: E402
 from pyops.torch._onnx import ATTENTION, VALUES, translated  # noqa: E402
 
 from ...support.cases import VARIANTS, representative  # noqa: E402
@@ -95,7 +95,7 @@ def test_translations(variant, graph):
     """Every choice and every optional input of the translated operators."""
     problem = replace(variant, graph=graph).problem()
     tensors = [None if a is None else torch.tensor(a) for a in problem.inputs]
-    at = None if problem.graph is None else visible(problem.graph)
+    at = None if problem.graph is None else traceable(problem.graph)
     y = translated(problem.op, at, tensors, dict(problem.options), "forward")
     expected = torch.from_numpy(problem.run("forward")[0])
     torch.testing.assert_close(y, expected, rtol=1e-11, atol=1e-11)
@@ -107,7 +107,7 @@ def test_attention():
         problem = representative(name).problem()
         tensors = [torch.tensor(a) for a in problem.inputs]
         alpha = translated(
-            problem.op, visible(problem.graph), tensors, problem.options, "attention"
+            problem.op, traceable(problem.graph), tensors, problem.options, "attention"
         )
         expected = problem.op.attention(*problem.arguments("forward"), **problem.options)
         torch.testing.assert_close(alpha, torch.from_numpy(expected))

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...._call.arrays import check_size
 from ...._call.indices import Indices, check_bounds, check_indices
 from ....torch import Graph
-from ....torch.nn._edge_index import on_cpu
+from ....torch.nn._edges.edge_index import on_cpu
 from .._names import names_of_call
 from .._queue import Values, check_flag
 

@@ -7,7 +7,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 
 import pyops  # noqa: E402
 from pyops.torch import nn  # noqa: E402
-from pyops.torch.nn import _routes  # noqa: E402
+from pyops.torch.nn._edges import routes  # noqa: E402
 
 from .comparison import check_alike, check_same, distances, pair, results  # noqa: E402
 
@@ -180,8 +180,8 @@ def test_sparse_matrices(name, layout, loops, width):
 def test_dropout_with_sparse_matrices(name, layout, loops, packed, monkeypatch):
     """Dropout masks are drawn in the same order of edges."""
     if packed:
-        for operator in _routes.PACKED:
-            monkeypatch.setitem(_routes.PACKED, operator, 0)
+        for operator in routes.PACKED:
+            monkeypatch.setitem(routes.PACKED, operator, 0)
     given = {"heads": 2, "add_self_loops": loops, "dropout": 0.5}
     original, drop_in = pair(pyg, nn, name, 5, 4, **given)
     check_same(original, drop_in, [draw(25, 5), adjacency(layout, None)], 1)
@@ -256,10 +256,10 @@ def test_widths_seen_at_first_use(name):
 
 
 def test_graphs_are_packed_once_and_let_go():
-    from pyops.torch.nn import _remember
-    from pyops.torch.nn._graph import edges_of
+    from pyops.torch.nn._edges import cache
+    from pyops.torch.nn._edges.layer_edges import edges_of
 
-    _remember._found.clear()
+    cache._entries.clear()
     index = edges()
     graph = edges_of("layer", index, NODES, NODES).graph
     assert edges_of("layer", index[:, :], NODES, NODES).graph is graph
@@ -271,7 +271,7 @@ def test_graphs_are_packed_once_and_let_go():
     assert changed.src[0] == index[0, 0]
     del index
     edges_of("layer", edges(), NODES, NODES)
-    assert len(_remember._found) == 1
+    assert len(cache._entries) == 1
 
 
 def test_edges_made_in_inference_mode():
@@ -402,8 +402,8 @@ def test_self_loops_of_ones(name):
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv", "NNConv"])
 def test_one_edge_with_a_number(name, packed, monkeypatch):
     if packed:
-        for operator in _routes.PACKED:
-            monkeypatch.setitem(_routes.PACKED, operator, 0)
+        for operator in routes.PACKED:
+            monkeypatch.setitem(routes.PACKED, operator, 0)
     made = {}
     if name == "NNConv":
         made = {"nn": torch.nn.Sequential(torch.nn.Linear(1, 20))}

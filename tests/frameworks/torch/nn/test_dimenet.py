@@ -239,7 +239,7 @@ def test_interaction_on_a_graph_is_that_of_its_triplets(rng):
     vectors = pos[j] - pos[i]
     dist, u = vectors.norm(dim=1), vectors / vectors.norm(dim=1, keepdim=True)
     angle = torch.arccos((u[idx_kj] * u[idx_ji]).sum(1).clamp(-1, 1))
-    graph = pn._indices.graph_of_indices("block", {"j": j, "i": i}, len(z), len(z))
+    graph = pn._edges.edge_lists.graph_of_indices("block", {"j": j, "i": i}, len(z), len(z))
     y = block.on_graph(x, rbf, basis.radial(dist), vectors, graph)
     expected = block(x, rbf, basis(dist, angle, idx_kj), idx_kj, idx_ji)
     torch.testing.assert_close(y, expected, atol=1e-12, rtol=1e-12)

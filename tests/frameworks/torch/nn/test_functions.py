@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.utils")
 
 from pyops.torch import nn  # noqa: E402
-from pyops.torch.nn import _routes  # noqa: E402
+from pyops.torch.nn._edges import routes  # noqa: E402
 
 from .comparison import distances, results  # noqa: E402
 
@@ -159,8 +159,8 @@ def test_refusals(call, kind, message):
 @pytest.fixture(params=[False, True], ids=["by torch", "packed"])
 def _route(request, monkeypatch):
     if request.param:
-        for operator in _routes.PACKED:
-            monkeypatch.setitem(_routes.PACKED, operator, 0)
+        for operator in routes.PACKED:
+            monkeypatch.setitem(routes.PACKED, operator, 0)
 
 
 INDICES = torch.stack([INDEX, INDEX.flip(0), INDEX * 0])

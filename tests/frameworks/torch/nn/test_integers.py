@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pyops.torch import nn  # noqa: E402
-from pyops.torch.nn import _routes  # noqa: E402
+from pyops.torch.nn._edges import routes  # noqa: E402
 
 NODES, EDGES = 6, 20
 GENERATOR = torch.Generator().manual_seed(0)
@@ -67,8 +67,8 @@ def results(call, index):
 @pytest.fixture(params=[False, True], ids=["by torch", "packed"])
 def _route(request, monkeypatch):
     if request.param:
-        for operator in _routes.PACKED:
-            monkeypatch.setitem(_routes.PACKED, operator, 0)
+        for operator in routes.PACKED:
+            monkeypatch.setitem(routes.PACKED, operator, 0)
 
 
 @pytest.mark.usefixtures("_route")

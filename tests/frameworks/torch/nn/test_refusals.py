@@ -7,8 +7,8 @@ torch = pytest.importorskip("torch")
 import pyops.torch as pt  # noqa: E402
 from pyops.compat.pylibcugraphops.pytorch import CSC, HeteroCSC  # noqa: E402
 from pyops.torch import nn  # noqa: E402
-from pyops.torch.nn import _routes  # noqa: E402
 from pyops.torch.nn._dimenet import swish  # noqa: E402
+from pyops.torch.nn._edges import routes  # noqa: E402
 
 NODES, EDGES = 6, 20
 X = torch.zeros(NODES, 4)
@@ -217,8 +217,8 @@ def with_features(name, **options):
 @pytest.fixture(params=[False, True], ids=["by torch", "packed"])
 def _route(request, monkeypatch):
     if request.param:
-        for operator in _routes.PACKED:
-            monkeypatch.setitem(_routes.PACKED, operator, 0)
+        for operator in routes.PACKED:
+            monkeypatch.setitem(routes.PACKED, operator, 0)
 
 
 @pytest.mark.usefixtures("_route")

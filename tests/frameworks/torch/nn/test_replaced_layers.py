@@ -10,7 +10,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 from torch_geometric.nn.models import dimenet  # noqa: E402
 
 from pyops.torch import nn  # noqa: E402
-from pyops.torch.nn import _routes  # noqa: E402
+from pyops.torch.nn._edges import routes  # noqa: E402
 
 NODES, EDGES = 6, 20
 GENERATOR = torch.Generator().manual_seed(0)
@@ -90,8 +90,8 @@ def places(name):
 @pytest.mark.parametrize(("name", "place"), [(n, place) for n in CASES for place in places(n)])
 def test_replaced(name, place, replacement, packed, monkeypatch):
     if packed:
-        for operator in _routes.PACKED:
-            monkeypatch.setitem(_routes.PACKED, operator, 0)
+        for operator in routes.PACKED:
+            monkeypatch.setitem(routes.PACKED, operator, 0)
     package, make, given = CASES[name]
     torch.manual_seed(0)
     original, drop_in = (make(getattr(package, name)).double() for package in (package, nn))

@@ -9,7 +9,7 @@ pyg = pytest.importorskip("torch_geometric")
 
 from pyops._call.operator import OPERATORS  # noqa: E402
 from pyops.torch import nn  # noqa: E402
-from pyops.torch.nn import _graph, _routes  # noqa: E402
+from pyops.torch.nn._edges import layer_edges, routes  # noqa: E402
 
 from .comparison import distances, pair, results  # noqa: E402
 
@@ -34,8 +34,8 @@ def route(monkeypatch):
     """Forces an implementation at any size."""
 
     def choose(packed):
-        for operator in _routes.PACKED:
-            monkeypatch.setitem(_routes.PACKED, operator, 0 if packed else 2**62)
+        for operator in routes.PACKED:
+            monkeypatch.setitem(routes.PACKED, operator, 0 if packed else 2**62)
 
     return choose
 
@@ -63,11 +63,11 @@ GIVEN = [GROUPS, PTR, INDEX]
 
 
 def test_every_operator_has_a_name_and_each_way_of_calling_is_tested():
-    assert {*_routes.PACKED} <= {*OPERATORS}
+    assert {*routes.PACKED} <= {*OPERATORS}
     used = {name.split()[0] for name in NAMES}
     kinds = {name for name, kind in vars(nn).items() if hasattr(kind, "_operator")}
     assert kinds | {"scatter", "softmax", "segment", "NNConv"} == used
-    assert {getattr(nn, name)._operator for name in kinds} <= {*_routes.PACKED}
+    assert {getattr(nn, name)._operator for name in kinds} <= {*routes.PACKED}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -116,9 +116,9 @@ def test_indices_out_of_range_are_refused_by_name(name, packed, wrong, route):
 def test_small_graphs_are_not_packed_and_large_ones_are(name, monkeypatch):
     """The choice depends on sizes alone, so that results do not depend on earlier calls."""
     made = []
-    keep = _graph._graph._restored
+    keep = layer_edges._graph._restored
     monkeypatch.setattr(
-        _graph._graph, "_restored", lambda *given: made.append(given) or keep(*given)
+        layer_edges._graph, "_restored", lambda *given: made.append(given) or keep(*given)
     )
     call, module = call_of(name)
     x, given = features().to(torch.float32), [index.clone() for index in GIVEN]
@@ -126,8 +126,8 @@ def test_small_graphs_are_not_packed_and_large_ones_are(name, monkeypatch):
     small = [call(x, given) for _ in range(3)]
     assert not made
     assert torch.equal(small[0], small[2])
-    for operator in _routes.PACKED:
-        monkeypatch.setitem(_routes.PACKED, operator, EDGES)
+    for operator in routes.PACKED:
+        monkeypatch.setitem(routes.PACKED, operator, EDGES)
     call(x, given)
     assert made
 

@@ -14,8 +14,8 @@ import pyops.torch as pt  # noqa: E402
 from pyops._call.operator import OPERATORS  # noqa: E402
 from pyops.compat.pylibcugraphops.pytorch import CSC  # noqa: E402
 from pyops.torch import nn  # noqa: E402
-from pyops.torch.nn import _routes  # noqa: E402
 from pyops.torch.nn._dimenet import swish  # noqa: E402
+from pyops.torch.nn._edges import routes  # noqa: E402
 
 from ..examples import Example  # noqa: E402
 
@@ -182,8 +182,8 @@ def skip_others(kind, name, index):
 @pytest.mark.parametrize("name", CALLS)
 def test_results_are_those_of_plain_tensors(name, kind, packed, monkeypatch):
     if packed:
-        for operator in _routes.PACKED:
-            monkeypatch.setitem(_routes.PACKED, operator, 0)
+        for operator in routes.PACKED:
+            monkeypatch.setitem(routes.PACKED, operator, 0)
     call, indices = CALLS[name]
     skip_others(kind, name, indices[0])
     given = [KINDS[kind](index.clone()) for index in indices]
@@ -321,8 +321,8 @@ def test_sizes_of_an_edge_index(name, size, ends, packed, monkeypatch):
     if (name, ends) == ("GATConv, backwards", "pair"):
         pytest.skip("takes as many sources as destinations")
     if packed:
-        for operator in _routes.PACKED:
-            monkeypatch.setitem(_routes.PACKED, operator, 0)
+        for operator in routes.PACKED:
+            monkeypatch.setitem(routes.PACKED, operator, 0)
     index = geometric.EdgeIndex(INDEX % 4, sparse_size=SIZES[size])
     found, expected = (of_sizes(p, name, ends, index) for p in (nn, geometric.nn))
     if expected is None:

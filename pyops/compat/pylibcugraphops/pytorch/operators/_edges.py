@@ -53,6 +53,8 @@ def _chosen(
     check_graph(caller, graph)
     check_flags(caller, use_source_emb=use_source_emb, use_target_emb=use_target_emb)
     pair = isinstance(node_feat, (tuple, list))
+    src: Tensor | None
+    dst: Tensor | None
     if node_feat is not None and pair != graph.is_bipartite:
         both_ends(caller, node_feat, graph)
     if not pair and node_feat is not None:

@@ -150,7 +150,8 @@ def mha_simple_n2n(
         )
     biased = _with_bias(*inputs, num_heads, score_bias)
     y = transformer_conv(graph.graph, *biased, heads=num_heads, concat=concat)
-    return y.unflatten(1, (num_heads if concat_heads else 1, -1))[:, :, :-1].flatten(1)
+    by_heads: Tensor = y.unflatten(1, (num_heads if concat_heads else 1, -1))
+    return by_heads[:, :, :-1].flatten(1)
 
 
 def _with_bias(

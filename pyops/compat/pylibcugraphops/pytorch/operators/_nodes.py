@@ -23,24 +23,26 @@ def check_flags(caller: str, **flags: object) -> None:
         check_flag(f"{caller}: {name}", value)
 
 
-def check_tensor(label: str, value: object) -> None:
+def check_tensor(label: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
         raise TypeError(f"{label}: expected a torch.Tensor, got {type(value).__name__}")
+    return value
 
 
-def both_ends(caller: str, feat: Feat, graph: CSC) -> tuple[Tensor, Tensor]:
+def both_ends(
+    caller: str, feat: Feat | tuple[Tensor | None, Tensor | None], graph: CSC
+) -> tuple[Tensor, Tensor]:
     """Return the features of sources and of destinations."""
     check_graph(caller, graph)
     pair = isinstance(feat, (tuple, list))
-    if pair and len(feat) != 2:
-        raise ValueError(f"{caller}: feat: expected a pair of tensors, got {len(feat)}")
+    given = [*feat] if isinstance(feat, (tuple, list)) else [feat]
+    if pair and len(given) != 2:
+        raise ValueError(f"{caller}: feat: expected a pair of tensors, got {len(given)}")
     if pair != graph.is_bipartite:
         wanted = "a pair of tensors" if graph.is_bipartite else "one tensor"
         which = "bipartite" if graph.is_bipartite else "not bipartite"
         raise TypeError(f"{caller}: feat: expected {wanted}, the graph is {which}")
-    tensors: list[Tensor] = [*feat] if pair else [feat]
-    for tensor in tensors:
-        check_tensor(f"{caller}: feat", tensor)
+    tensors = [check_tensor(f"{caller}: feat", tensor) for tensor in given]
     sizes = {"source": graph.num_src_nodes, "destination": graph.num_dst_nodes}
     for (name, size), tensor in zip(sizes.items(), tensors, strict=False):
         if tensor.ndim != 2 or len(tensor) != size:

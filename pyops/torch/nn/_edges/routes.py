@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .._call import recording
+from ..._call import is_tracing
 
 PACKED = {
     "segment_softmax": 2**18,
@@ -30,4 +30,4 @@ def is_packed(operator: str, elements: int, index: Tensor) -> bool:
 
     They always are on a device, and if torch traces, when the number of edges is unknown.
     """
-    return recording(index) or not index.is_cpu or elements >= PACKED.get(operator, 0)
+    return is_tracing(index) or not index.is_cpu or elements >= PACKED.get(operator, 0)

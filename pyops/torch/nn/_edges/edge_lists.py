@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ... import graph as _graph
-from ..._call.indices import Indices
-from .._call import recording
-from .._graph import Ends
-from .._host import is_mapped, on_host
-from ._edge_index import integers, placed
-from ._remember import remembered
+from .... import graph as _graph
+from ...._call.indices import Indices
+from ..._call import is_tracing
+from ..._graph import TracedGraph
+from ..._host import is_mapped, on_host
+from .cache import cached
+from .edge_index import check_device, integers
 
 
 def graph_of_indices(
     caller: str, ends: dict[str, Tensor], num_src: int, num_dst: int
-) -> _graph.Graph | Ends:
+) -> _graph.Graph | TracedGraph:
     """Return the graph with one edge per entry, from the first of `ends` to the last.
 
     The keys of `ends` are the names of arguments of the caller.
     """
     src, *_, dst = [*ends.values()] * 2
-    if recording():
-        return Ends(src, dst, num_src, num_dst)
+    if is_tracing():
+        return TracedGraph(src, dst, num_src, num_dst)
     for name, index in ends.items():
-        placed(f"{caller}: {name}", integers(f"{caller}: {name}", index), dst.device)
+        check_device(f"{caller}: {name}", integers(f"{caller}: {name}", index), dst.device)
         if is_mapped(index):
             raise NotImplementedError(f"{caller}: {name}: vmap over graphs")
     check_rows(caller, len(src), ends)
@@ -41,12 +41,12 @@ def graph_of_indices(
     def held(graph: _graph.Graph) -> list[Indices]:
         return [graph._src, graph._dst]
 
-    return remembered([src, dst], ("indices", num_src, num_dst), pack, held)
+    return cached([src, dst], ("indices", num_src, num_dst), pack, held)
 
 
 def check_rows(caller: str, rows: int, given: dict[str, Tensor]) -> None:
     """Refuse arguments that do not have `rows` rows."""
-    if recording():
+    if is_tracing():
         return
     for name, value in given.items():
         if len(value) != rows:

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch._C._functorch import get_unwrapped, is_batchedtensor, is_functorch_wrapped_tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from ...graph import Graph
-from ...neighbours import radius_graph
-from .._call import exporting, recording
-from .._graph import Ends
-from .._host import on_host
-from .._library import LIBRARY
-from .._onnx import untranslated
+from ....graph import Graph
+from ....neighbours import radius_graph
+from ..._call import is_exporting, is_tracing
+from ..._graph import TracedGraph
+from ..._host import on_host
+from ..._library import LIBRARY
+from ..._onnx import untranslated
 
 
 class Neighbours(NamedTuple):
@@ -24,7 +24,7 @@ class Neighbours(NamedTuple):
 
     src: Tensor
     dst: Tensor
-    graph: Graph | Ends
+    graph: Graph | TracedGraph
     counts: Tensor
     """Number of atoms of each example of a batch."""
 
@@ -43,8 +43,8 @@ def _search(
         )
     edges = np.stack([graph.src, graph.dst], dtype=np.int64)
     counts = [len(positions)] if owner is None else np.bincount(owner)
-    found = torch.from_numpy(edges), torch.from_numpy(np.asarray(counts, np.int64))
-    return graph, *(tensor.to(positions.device) for tensor in found)
+    index, sizes = torch.from_numpy(edges), torch.from_numpy(np.asarray(counts, np.int64))
+    return graph, index.to(positions.device), sizes.to(positions.device)
 
 
 def _kernel(
@@ -56,7 +56,7 @@ def _kernel(
 def _fake(
     positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
 ) -> tuple[Tensor, Tensor]:
-    if exporting():
+    if is_exporting():
         raise untranslated("nn.DimeNetPlusPlus")
     context = torch.library.get_ctx()
     edges = positions.new_empty((2, context.new_dynamic_size()), dtype=torch.int64)
@@ -89,12 +89,12 @@ def neighbours(
 ) -> Neighbours:
     """Return the edges between atoms closer than the cutoff; refuse more than `most` per atom."""
     positions, atoms = positions.detach(), positions.shape[0]
-    if recording():
-        if exporting():
+    if is_tracing():
+        if is_exporting():
             raise untranslated("nn.DimeNetPlusPlus")
         found, counts = torch.ops.pyops.neighbours(positions, batch, cutoff, most)
         src, dst = found.unbind()
-        return Neighbours(src, dst, Ends(src, dst, atoms, atoms), counts)
+        return Neighbours(src, dst, TracedGraph(src, dst, atoms, atoms), counts)
     positions, batch = _values(positions), None if batch is None else _values(batch)
     with temporarily_clear_interpreter_stack():
         graph, found, counts = _search(positions, batch, cutoff, most)

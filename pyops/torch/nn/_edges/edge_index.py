@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...graph import Graph
-from .._call import exporting, jit_tracing, recording
-from .._graph import Graph as TorchGraph
-from .._graph import visible
-from .._host import array_of, is_mapped, on_host, without_subclass
+from ....graph import Graph
+from ..._call import is_exporting, is_jit_tracing, is_tracing
+from ..._graph import Graph as TorchGraph
+from ..._graph import traceable
+from ..._host import array_of, is_mapped, on_host, without_subclass
+
+if TYPE_CHECKING:
+    from ....cuda import DeviceGraph
 
 EdgeIndex: TypeAlias = "Tensor | tuple[Tensor, Tensor] | Graph"
+
+
+class SizedIndex(Protocol):
+    """`EdgeIndex` of PyTorch Geometric, which may have sizes."""
+
+    is_undirected: bool
+
+    def __init__(
+        self,
+        data: Tensor,
+        /,
+        *,
+        sparse_size: tuple[int | None, int | None],
+        is_undirected: bool,
+    ) -> None: ...
+
+    def sparse_size(self) -> tuple[int | None, int | None]: ...
+
 
 _INTEGERS = torch.int64, torch.int32
 _SPARSE = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc
@@ -29,7 +50,7 @@ def on_cpu(label: str, given: object) -> Tensor:
     return given
 
 
-def placed(label: str, given: object, device: torch.device | None = None) -> Tensor:
+def check_device(label: str, given: object, device: torch.device | None = None) -> Tensor:
     """Return the argument if it is a tensor on a CUDA device or the CPU, on `device` if given."""
     if not isinstance(given, Tensor):
         raise TypeError(f"{label}: expected a torch.Tensor, got {type(given).__name__}")
@@ -48,7 +69,7 @@ def placed(label: str, given: object, device: torch.device | None = None) -> Ten
 
 def integers(label: str, given: object) -> Tensor:
     """Return the argument as a plain tensor if it is a one-dimensional tensor of integers."""
-    found = placed(label, given if type(given) is Tensor else without_subclass(given))
+    found = check_device(label, given if type(given) is Tensor else without_subclass(given))
     if found.dtype not in _INTEGERS:
         raise TypeError(f"{label}: expected int32 or int64, got {found.dtype}")
     if found.dim() != 1:
@@ -56,18 +77,18 @@ def integers(label: str, given: object) -> Tensor:
     return found
 
 
-def checked(caller: str, given: EdgeIndex, device: torch.device) -> EdgeIndex:
+def check_edges(caller: str, given: EdgeIndex | DeviceGraph, device: torch.device) -> EdgeIndex:
     """Return the edges if they have one of the input forms, with tensors on the device."""
     label = f"{caller}: edge_index"
+    if not isinstance(given, Tensor | tuple | Graph) and hasattr(given, "to_host"):
+        given = given.to_host()
     given = without_subclass(given)
-    if hasattr(given, "to_host"):
-        given = given.to_host()  # a graph on a device
     if isinstance(given, Graph):
         if given._ids is not None:
             raise ValueError(f"{label}: expected a graph whose edges share no rows")
     elif isinstance(given, tuple) and len(given) == 2:
         offsets, sources = (
-            placed(f"{label}: {name}", integers(f"{label}: {name}", part), device)
+            check_device(f"{label}: {name}", integers(f"{label}: {name}", part), device)
             for name, part in zip(("offsets", "sources"), given, strict=True)
         )
         given = check_offsets(f"{label}: offsets", offsets, sources.shape[0]), sources
@@ -84,7 +105,7 @@ def checked(caller: str, given: EdgeIndex, device: torch.device) -> EdgeIndex:
             f"{list(given.shape)}"
         )
     for part in parts_of(given):
-        placed(label, part, device)
+        check_device(label, part, device)
         if is_mapped(part):
             raise NotImplementedError(f"{label}: vmap over graphs")
     return given
@@ -114,17 +135,17 @@ def hosts_of(given: EdgeIndex) -> tuple[Tensor, ...]:
 def index_of_graph(graph: Graph, device: torch.device) -> Tensor:
     """Return the index of a packed graph on a device; the device copy is cached."""
 
-    def made() -> Tensor:
-        held = (graph if isinstance(graph, TorchGraph) else visible(graph))._tensors
-        return torch.stack([held[0], held[1]]).to(device)
+    def stack() -> Tensor:
+        src, dst, _ = (graph if isinstance(graph, TorchGraph) else traceable(graph))._tensors
+        return torch.stack([src, dst]).to(device)
 
-    if device.type == "cpu" or recording():
-        return made()
+    if device.type == "cpu" or is_tracing():
+        return stack()
     key = "index", str(device)
-    if key not in graph._ready:
+    found: Tensor | None = graph._copies.get(key)
+    if found is None:
         with torch.inference_mode(False), torch._C._DisableFuncTorch():
-            graph._ready[key] = made()
-    found: Tensor = graph._ready[key]
+            found = graph._copies[key] = stack()
     return found
 
 
@@ -134,8 +155,8 @@ def index_of(given: Tensor | tuple[Tensor, Tensor], parts: tuple[Tensor, ...]) -
         return parts[0].flip(0)
     if isinstance(given, tuple) or given.layout in _SPARSE:
         nodes = rows_of(parts[0], parts[1].shape[0])
-        turned = not isinstance(given, tuple) and given.layout is torch.sparse_csc
-        return torch.stack([nodes, parts[1]] if turned else [parts[1], nodes])
+        transposed = not isinstance(given, tuple) and given.layout is torch.sparse_csc
+        return torch.stack([nodes, parts[1]] if transposed else [parts[1], nodes])
     return parts[0]
 
 
@@ -151,12 +172,11 @@ def is_sparse(given: EdgeIndex) -> TypeGuard[Tensor]:
     return isinstance(given, Tensor) and given.layout in _SPARSE
 
 
-def has_sizes(given: EdgeIndex) -> TypeGuard[Any]:
-    """Return whether the edges are an `EdgeIndex` of PyTorch Geometric, which may have sizes."""
+def has_sizes(given: EdgeIndex) -> TypeGuard[SizedIndex]:
     return isinstance(given, Tensor) and hasattr(given, "sparse_size")
 
 
-def sizes_of(given: Any, loops: int | None) -> tuple[int | None, int | None]:
+def sizes_of(given: SizedIndex, loops: int | None) -> tuple[int | None, int | None]:
     """Return the sizes of an `EdgeIndex` with `loops` self loops, None for unknown sizes."""
     first, second = (
         size if size is None or loops is None else max(size, loops) for size in given.sparse_size()
@@ -164,7 +184,7 @@ def sizes_of(given: Any, loops: int | None) -> tuple[int | None, int | None]:
     return first, second
 
 
-def like(given: Any, index: Tensor, loops: int) -> Any:
+def like(given: SizedIndex, index: Tensor, loops: int) -> SizedIndex:
     """Return an `EdgeIndex` of other edges, with `loops` self loops."""
     sizes = sizes_of(given, loops)
     return type(given)(index.clone(), sparse_size=sizes, is_undirected=given.is_undirected)
@@ -173,8 +193,8 @@ def like(given: Any, index: Tensor, loops: int) -> Any:
 def order_of(given: Tensor, index: Tensor) -> Tensor:
     """Return the permutation of edges to the order of a sparse matrix of this layout."""
     major, minor = (0, 1) if given.layout is torch.sparse_csc else (1, 0)
-    places = index[major].long() * max(given.shape[:2]) + index[minor]
-    return places.argsort(stable=True)
+    keys = index[major].long() * max(given.shape[:2]) + index[minor]
+    return keys.argsort(stable=True)
 
 
 def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tuple[Tensor, Tensor]:
@@ -196,16 +216,16 @@ def with_values(given: Tensor, index: Tensor, values: Tensor, sort: bool) -> tup
 
 def rows_of(offsets: Tensor, count: int) -> Tensor:
     """Expand offsets to the row of each element."""
-    if not recording(offsets) and offsets.is_cpu:
+    if not is_tracing(offsets) and offsets.is_cpu:
         held = array_of(offsets)
         return torch.from_numpy(np.arange(len(held) - 1, dtype=held.dtype).repeat(np.diff(held)))
-    if exporting():  # exporters do not translate repeat_interleave with an output size
+    if is_exporting():  # exporters do not translate repeat_interleave with an output size
         inner = offsets[1:-1].long()
         steps = inner.new_zeros(count + 1).scatter_add(0, inner, torch.ones_like(inner))
         return steps.cumsum(0)[:count].to(offsets.dtype)
     rows = torch.arange(offsets.shape[0] - 1, dtype=offsets.dtype, device=offsets.device)
     counts = offsets[1:] - offsets[:-1]
-    if jit_tracing():
+    if is_jit_tracing():
         return rows.repeat_interleave(counts)
     return rows.repeat_interleave(counts, output_size=count)
 
@@ -215,7 +235,7 @@ def check_offsets(label: str, given: object, count: int) -> Tensor:
     offsets = integers(label, given)
     if is_mapped(offsets):
         raise NotImplementedError(f"{label}: vmap over graphs")
-    if recording(offsets):
+    if is_tracing(offsets):
         return offsets
     held = array_of(offsets)
     if len(held) and held[0] == 0 and held[-1] == count and (held[1:] >= held[:-1]).all():

@@ -6,16 +6,18 @@ Both exporters, of traces and of programs, record these functions in place of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .._call.operator import Operator
-from .._functions import PUBLIC
-from . import _values
-from ._call import Maybe, tensor_of
+from ..._call.operator import Operator
+from ..._call.types import Options
+from ..._functions import PUBLIC
+from .._call import MaybeTensor, tensor_of
+from .._graph import Graph, TracedGraph
+from . import attention, operators
+from .entries import Entries
 
 VALUES: Mapping[str, Callable[..., Tensor]] = {
     function.name: value
@@ -23,40 +25,44 @@ VALUES: Mapping[str, Callable[..., Tensor]] = {
     for value in (getattr(torch, function.name, None) or getattr(functional, function.name, None),)
     if value
 } | {
-    "aggregate": _values.aggregate,
-    "degree_normalised": _values.degree_normalised,
-    "edge_to_edge": _values.edge_to_edge,
-    "edge_update": _values.edge_update,
+    "aggregate": operators.aggregate,
+    "degree_normalised": operators.degree_normalised,
+    "edge_to_edge": operators.edge_to_edge,
+    "edge_update": operators.edge_update,
     "elem_scale": torch.mul,
-    "gat": _values.attended(_values.gat_weights),
-    "gat_v2": _values.attended(_values.gat_v2_weights),
-    "gno_aggregate": _values.gno_aggregate,
-    "gno_conv": _values.gno_conv,
-    "gno_kernel": _values.gno_kernel,
-    "hetero_basis": _values.hetero_basis,
-    "kernel_conv": _values.kernel_conv,
-    "lno_decode": _values.lno_decode,
-    "lno_encode": _values.lno_encode,
-    "radial_basis": _values.radial_basis,
-    "segment_softmax": _values.segment_softmax,
-    "transformer_conv": _values.transformer_conv,
+    "gat": attention.sum_by(attention.gat_weights),
+    "gat_v2": attention.sum_by(attention.gat_v2_weights),
+    "gno_aggregate": operators.gno_aggregate,
+    "gno_conv": operators.gno_conv,
+    "gno_kernel": operators.gno_kernel,
+    "hetero_basis": operators.hetero_basis,
+    "kernel_conv": operators.kernel_conv,
+    "lno_decode": operators.lno_decode,
+    "lno_encode": operators.lno_encode,
+    "radial_basis": operators.radial_basis,
+    "segment_softmax": operators.segment_softmax,
+    "transformer_conv": attention.transformer_conv,
     "power": torch.pow,
-    "softplus": _values.softplus,
-    "sum": _values.reduction("sum"),
-    "mean": _values.reduction("mean"),
-    "max": _values.reduction("amax"),
-    "min": _values.reduction("amin"),
+    "softplus": operators.softplus,
+    "sum": operators.reduction("sum"),
+    "mean": operators.reduction("mean"),
+    "max": operators.reduction("amax"),
+    "min": operators.reduction("amin"),
 }
 """Functions of the table have torch's of their names, where there are any."""
 ATTENTION: Mapping[str, Callable[..., Tensor]] = {
-    "gat": _values.gat_weights,
-    "gat_v2": _values.gat_v2_weights,
-    "transformer_conv": _values.transformer_conv_weights,
+    "gat": attention.gat_weights,
+    "gat_v2": attention.gat_v2_weights,
+    "transformer_conv": attention.transformer_conv_weights,
 }
 
 
 def translated(
-    op: Operator, graph: Any, tensors: Sequence[Maybe], options: dict[str, Any], phase: str
+    op: Operator,
+    graph: Graph | TracedGraph | None,
+    tensors: Sequence[MaybeTensor],
+    options: Options,
+    phase: str,
 ) -> Tensor:
     """Evaluate an operator, or its attention weights, by functions of torch."""
     value = (VALUES if phase == "forward" else ATTENTION).get(op.name)
@@ -70,7 +76,7 @@ def translated(
     src, dst, ids = graph._tensors
     ids = None if ids is None else ids.long()
     sizes = graph._num_src, graph._num_dst, graph._num_edges
-    return value(_values.Entries(src.long(), dst.long(), ids, *sizes), *tensors, **given)
+    return value(Entries(src.long(), dst.long(), ids, *sizes), *tensors, **given)
 
 
 def untranslated(name: str) -> NotImplementedError:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from ... import graph as _graph
-from .._call import check, recording
-from .._graph import Ends, Graph
-from .._host import on_host, plain
-from ._edge_index import check_offsets, integers, rows_of
+from .... import graph as _graph
+from ...._call.indices import Indices
+from ..._call import check, is_tracing
+from ..._graph import Graph, TracedGraph
+from ..._host import on_host, plain
+from .edge_index import check_offsets, integers, rows_of
 
 _MOST_GRAPHS = 16
-_recent: deque[tuple[tuple[Any, Any], Graph, _graph.Graph]] = deque(maxlen=_MOST_GRAPHS)
+_recent: deque[tuple[tuple[Indices, Indices], _graph.Graph, _graph.Graph]] = deque(
+    maxlen=_MOST_GRAPHS
+)
 
 
 def graphs_of_neighbours(
     caller: str, neighbours: Mapping[str, Tensor], num_src: int
-) -> tuple[Graph | Ends, _graph.Graph | None]:
+) -> tuple[_graph.Graph | TracedGraph, _graph.Graph | None]:
     """Return the graph from neighbours to rows and its reverse, packed once while in use.
 
     The reverse is None if torch traces. Graphs are cached by the elements of the index, not by the
@@ -31,8 +33,10 @@ def graphs_of_neighbours(
     label = f"{caller}: neighbors: neighbors"
     index = integers(f"{label}_index", neighbours["neighbors_index"])
     splits = integers(f"{label}_row_splits", neighbours["neighbors_row_splits"])
-    if recording(index):
-        return Ends(index, rows_of(splits, index.shape[0]), num_src, splits.shape[0] - 1), None
+    if is_tracing(index):
+        return TracedGraph(
+            index, rows_of(splits, index.shape[0]), num_src, splits.shape[0] - 1
+        ), None
     index, splits = plain(index), plain(splits)
     with temporarily_clear_interpreter_stack():
         arrays = on_host(index).numpy(), on_host(splits).numpy()
@@ -41,14 +45,14 @@ def graphs_of_neighbours(
                 return graph, back
         check_offsets(f"{label}_row_splits", splits, len(index))
         try:
-            made: Graph = Graph.from_csc(*arrays[::-1], num_src)  # type: ignore[assignment]
+            graph = Graph.from_csc(*arrays[::-1], num_src)
         except IndexError as error:
             raise IndexError(f"{label}_index: {error}") from None
     for name in ("in_offsets", "out_offsets"):
-        made._index(name)  # the graph and its reverse share them
-    back = made.reverse()
-    _recent.appendleft(((arrays[0].copy(), arrays[1].copy()), made, back))
-    return made, back
+        graph._index(name)  # the graph and its reverse share them
+    back = graph.reverse()
+    _recent.appendleft(((arrays[0].copy(), arrays[1].copy()), graph, back))
+    return graph, back
 
 
 def check_points(label: str, points: object, coordinates: int | None = None) -> None:
@@ -71,7 +75,7 @@ def check_alike(label: str, given: Tensor, first: str, like: Tensor) -> None:
         raise TypeError(f"{label}: expected {like.dtype} like {first}, got {given.dtype}")
 
 
-def check_radius(label: str, radius: Any) -> float:
+def check_radius(label: str, radius: float) -> float:
     """Return the argument as a float if it is a nonnegative number."""
     try:
         if isinstance(radius, (bool, str, bytes)):

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ... import graph as _graph
-from .._call import exporting, jit_tracing, recording
-from .._graph import Ends
-from .._host import on_host
-from ._edge_index import (
+from .... import graph as _graph
+from ..._call import is_exporting, is_jit_tracing, is_tracing
+from ..._graph import TracedGraph
+from ..._host import on_host
+from .._functions import scatter
+from .._reductions import REDUCTIONS
+from .cache import cached
+from .edge_index import (
     EdgeIndex,
-    checked,
+    SizedIndex,
+    check_device,
+    check_edges,
     has_sizes,
     hosts_of,
     index_of,
@@ -24,12 +29,9 @@ from ._edge_index import (
     is_sparse,
     like,
     parts_of,
-    placed,
     values_of,
 )
-from ._functions import REDUCTIONS, scatter
-from ._remember import remembered
-from ._routes import ALWAYS, is_packed
+from .routes import ALWAYS, is_packed
 
 Fill: TypeAlias = "float | Tensor | str | None"
 CPU = torch.device("cpu")
@@ -51,12 +53,12 @@ class Edges:
     """Edges of a layer, with their graph.
 
     If torch traces, the number of self loops is unknown: removed self loops remain as edges into an
-    additional `spare` destination, which `spared` appends and `cut` removes.
+    additional `spare` destination, which `append_spare` appends and `drop_spare` removes.
     """
 
     index: Tensor
     """Edges [2, edges] in the order of the input, then the added self loops."""
-    graph: _graph.Graph | Ends | None
+    graph: _graph.Graph | TracedGraph | None
     """Packed graph, None if operations of torch reduce the messages."""
     num_dst: int
     into: int
@@ -78,12 +80,12 @@ class Edges:
     def dst(self) -> Tensor:
         return self.index[self.into]
 
-    def returned(self, edge_index: EdgeIndex) -> Any:
+    def returned(self, edge_index: EdgeIndex) -> EdgeIndex | SizedIndex:
         """Return the index for the caller, who may write to it: the cached one is copied.
 
         Its type is that of the input, unless torch records.
         """
-        if has_sizes(edge_index) and not recording():
+        if has_sizes(edge_index) and not is_tracing():
             return edge_index if self.loops is None else like(edge_index, self.index, self.loops)
         return self.index if self.index is edge_index else self.index.clone()
 
@@ -97,7 +99,7 @@ class Edges:
         given = self.values if given is None else given
         if given is None:
             return None
-        placed(f"{caller}: edge_attr", given, self.index.device)
+        check_device(f"{caller}: edge_attr", given, self.index.device)
         if not given.dim():
             raise ValueError(f"{caller}: edge_attr: expected a row for each edge, got a number")
         if given.shape[0] != self.given:
@@ -143,11 +145,11 @@ class Edges:
             nodes = torch.where(self.dst[:edges] == self.num_dst, self.loops, nodes)
         return nodes
 
-    def spared(self, nodes: Tensor) -> Tensor:
+    def append_spare(self, nodes: Tensor) -> Tensor:
         """Append a row to those of the destinations if there is a spare destination."""
         return torch.nn.functional.pad(nodes, (0, 0, 0, 1)) if self.spare else nodes
 
-    def cut(self, nodes: Tensor) -> Tensor:
+    def drop_spare(self, nodes: Tensor) -> Tensor:
         """Remove the row of the spare destination."""
         return nodes[: self.num_dst] if self.spare else nodes
 
@@ -155,16 +157,16 @@ class Edges:
         """Return the in-degrees, at least 1, in the type of another tensor."""
         rows = like.new_zeros(self.num_dst + self.spare)
         ones = like.new_ones(1).expand(self.count)
-        if exporting():  # the exporter of traces loses duplicates in index_add
+        if is_exporting():  # the exporter of traces loses duplicates in index_add
             return rows.scatter_add(0, self.dst.long(), ones).clamp(min=1)
         return rows.index_add(0, self.dst, ones).clamp(min=1)
 
 
-def apart(edges: Edges, num_src: int) -> _graph.Graph | Ends:
+def per_edge_graph(edges: Edges, num_src: int) -> _graph.Graph | TracedGraph:
     """Return the graph in which each edge has its own destination."""
-    if isinstance(edges.graph, Ends):
+    if isinstance(edges.graph, TracedGraph):
         own = torch.arange(edges.count, dtype=edges.index.dtype, device=edges.index.device)
-        return Ends(edges.src, own, num_src, edges.count)
+        return TracedGraph(edges.src, own, num_src, edges.count)
 
     index = on_host(edges.index)
 
@@ -172,7 +174,7 @@ def apart(edges: Edges, num_src: int) -> _graph.Graph | Ends:
         ends, count = index[1 - edges.into].numpy(), edges.count
         return _graph._restore(ends, np.arange(count), None, num_src, count, count)
 
-    return remembered([index], ("apart", edges.into, num_src), pack)
+    return cached([index], ("per edge", edges.into, num_src), pack)
 
 
 def edges_of(
@@ -207,7 +209,7 @@ def edges_of(
     route : (str, int)
         Operator and elements per edge, by which `is_packed` chooses the implementation.
     """
-    edge_index = checked(caller, edge_index, device)
+    edge_index = check_edges(caller, edge_index, device)
     label = f"{caller}: edge_index"
     if is_sparse(edge_index) and not into:
         raise ValueError(f"{label}: flow='target_to_source' needs a tensor [2, edges]")
@@ -225,7 +227,7 @@ def edges_of(
             return Edges(index, edge_index, num_dst, into, index.shape[1])
         edge_index = index_of_graph(edge_index, device)
     parts, values = parts_of(edge_index), values_of(edge_index)
-    if recording(parts[-1]):
+    if is_tracing(parts[-1]):
         return _traced(index_of(edge_index, parts), values, num_src, num_dst, loops, into)
     given = parts[-1].shape[-1]
     operator, width = route
@@ -239,7 +241,7 @@ def edges_of(
             raise IndexError(f"{label}: {str(error).removeprefix('Graph: ')}") from None
 
     if not is_packed(operator, width * (given + (loops or 0)), parts[-1]):
-        index, kept = _looped(index_of(edge_index, parts), loops)
+        index, kept = _with_self_loops(index_of(edge_index, parts), loops)
         if index.numel():
             lowest, highest = torch.aminmax(index)
             if int(lowest) < 0 or int(highest) >= min(num_src, num_dst):
@@ -248,13 +250,13 @@ def edges_of(
     hosts = hosts_of(edge_index)
 
     def pack() -> _Packed:
-        index, kept = _looped(index_of(edge_index, hosts), loops)
+        index, kept = _with_self_loops(index_of(edge_index, hosts), loops)
         own = None if index is hosts[0] else index.to(device)
         return _Packed(packed(index), own, None if kept is None else kept.to(device))
 
     form = edge_index.layout if isinstance(edge_index, Tensor) else None
-    found = remembered(hosts, (form, num_src, num_dst, loops, into), pack)
-    index = edge_index if found.index is None else found.index
+    found = cached(hosts, (form, num_src, num_dst, loops, into), pack)
+    index = parts[0] if found.index is None else found.index
     return Edges(index, found.graph, num_dst, into, given, loops, found.kept, values=values)
 
 
@@ -267,12 +269,12 @@ def least(counts: Sequence[int]) -> int:
     return found
 
 
-def _looped(index: Tensor, loops: int | None) -> tuple[Tensor, Tensor | None]:
+def _with_self_loops(index: Tensor, loops: int | None) -> tuple[Tensor, Tensor | None]:
     """Replace self loops by one for each of `loops` nodes; return also the edges kept."""
     if loops is None:
         return index, None
     keep = index[0] != index[1]
-    kept = None if not jit_tracing() and bool(keep.all()) else keep.nonzero()[:, 0]
+    kept = None if not is_jit_tracing() and bool(keep.all()) else keep.nonzero()[:, 0]
     others = index if kept is None else index[:, kept]
     nodes = torch.arange(loops, dtype=index.dtype).expand(2, loops)
     return torch.cat([others, nodes], dim=1), kept
@@ -282,12 +284,12 @@ def _traced(
     index: Tensor, values: Tensor | None, num_src: int, num_dst: int, loops: int | None, into: int
 ) -> Edges:
     given, spare, kept = index.shape[1], int(loops is not None), None
-    if jit_tracing() and not exporting():  # this tracer does not need the number of edges
-        (index, kept), spare = _looped(index, loops), 0
+    if is_jit_tracing() and not is_exporting():  # this tracer does not need the number of edges
+        (index, kept), spare = _with_self_loops(index, loops), 0
     elif loops is not None:
         nodes = torch.arange(loops, dtype=index.dtype, device=index.device)
-        aside = torch.where(index[0] == index[1], num_dst, index[into])
-        rows = [torch.cat([row, nodes]) for row in (index[1 - into], aside)]
+        ends = torch.where(index[0] == index[1], num_dst, index[into])
+        rows = [torch.cat([row, nodes]) for row in (index[1 - into], ends)]
         index = torch.stack(rows if into else rows[::-1])
-    graph = Ends(index[1 - into], index[into], num_src, num_dst + spare)
+    graph = TracedGraph(index[1 - into], index[into], num_src, num_dst + spare)
     return Edges(index, graph, num_dst, into, given, loops, kept, spare, values)

@@ -1,0 +1,1 @@
+"""Edges, graphs and neighbour lists as layers take them, checked and packed once."""
