@@ -1,0 +1,7 @@
+"""Static types of the front end and its layers, checked against PyTorch's own annotations."""
+
+from ...support.types import assert_checked
+
+
+def test_types_against_those_of_torch():
+    assert_checked("pyops.torch")
