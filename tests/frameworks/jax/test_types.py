@@ -1,6 +1,6 @@
 """Static types of the front end, checked against JAX's own annotations."""
 
-from ...support.types import assert_checked
+from ...support.type_checks import assert_checked
 
 
 def test_types_against_those_of_jax():

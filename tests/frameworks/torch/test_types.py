@@ -1,6 +1,6 @@
 """Static types of the front end and its layers, checked against PyTorch's own annotations."""
 
-from ...support.types import assert_checked
+from ...support.type_checks import assert_checked
 
 
 def test_types_against_those_of_torch():
