@@ -26,6 +26,7 @@ program device_training
   real(real32) :: sums(width, nodes), h(width, nodes), gh(width, nodes)
   real(real32) :: y(outward, nodes), gy(outward, nodes), nothing(1), loss, start
   integer :: step
+  save ! gfortran 12 passes addresses of the host for unsaved variables of a host procedure
 
   call random_init(repeatable=.true., image_distinct=.false.)
   call random_number(unit)
