@@ -122,8 +122,9 @@ class Heads:
                 self.partial(rows), accumulate or first > 0, out,
             )  # fmt: skip
 
-    def partial(self, rows: Rows) -> DeviceArray:
-        return self.by_row(rows.segments, self.heads * self.width)
+    def partial(self, rows: Rows) -> DeviceArray | None:
+        """Return space for the sums of the segments of long rows, if there are any."""
+        return rows.partial(self.rt, self.heads * self.width, self.dtype)
 
     def by_head(self, array: DeviceArray | None) -> Features:
         """Return features whose heads are side by side."""
@@ -163,7 +164,7 @@ class Heads:
         entries, tx = self.num_entries, other or Features(None, 0, 0)
         by_edges = x.of_edges is not None or tx.of_edges is not None
         self.run(
-            "multiply", blocks(entries * self.heads, 8), entries, self.heads, self.width, sources,
+            "multiply", blocks(entries, 8), entries, self.heads, self.width, sources,
             destinations, self.graph._index("in_edges") if by_edges else None, *of.arguments,
             tangent, x.array, x.stride, x.head_stride, x.of_edges, tx.array, tx.of_edges, dots,
             other_dots,
@@ -183,7 +184,7 @@ class Softmax(Heads):
         """Compute the largest scores and sums; `weights`, if given, gets factor times alpha."""
         rows, segments = self.incoming, self.incoming.segments
         largest, inverse = self.by_row(rows.count), self.by_row(rows.count)
-        partial = self.by_row(segments, 2 * self.heads)
+        partial = rows.partial(self.rt, 2 * self.heads, self.dtype)
         for of_segments, units in ((1, segments), (0, rows.count)):
             self.run(
                 "soften", blocks(units, WARP), of_segments, rows.count, rows.entries,

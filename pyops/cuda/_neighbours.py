@@ -32,6 +32,10 @@ class Rows:
         """Upper bound of the number of segments of long rows."""
         return 2 * -(-self.entries // SEGMENT) if self.longest > SEGMENT else 0
 
+    def partial(self, rt: Runtime, columns: int, dtype: DType) -> DeviceArray | None:
+        """Return space for the sums of segments, None without segments."""
+        return rt.empty((self.segments, columns), dtype) if self.segments else None
+
 
 def incoming(graph: DeviceGraph, **tables: DeviceArray | None) -> Rows:
     """Return the entries of each destination (CSC)."""
@@ -102,7 +106,7 @@ def add(
     stride: int = 0,
 ) -> None:
     """out (+)= the sums over the rows, see `sum_rows`."""
-    partial = rt.empty((rows.segments, width), "float64")
+    partial = rows.partial(rt, width, "float64")
     assert out.array is not None
     _launch(
         rt, "sum_rows", out.array.dtype, rows, width, rows.nodes, rows.edges, rows.weighted,
@@ -130,8 +134,8 @@ def extremes(
     argextremes: DeviceArray | None = None,
 ) -> None:
     """out (+)= the column-wise maximum or minimum, and the entries that attain it."""
-    partial = rt.empty((rows.segments, width), values.dtype)
-    firsts = rt.empty((rows.segments, width), "int64")
+    partial = rows.partial(rt, width, values.dtype)
+    firsts = rows.partial(rt, width, "int64")
     _launch(
         rt, "win_rows", values.dtype, rows, width, rows.nodes, rows.edges, rows.weighted,
         rows.weight, most, values, width, partial, firsts, accumulate, out.array, out.stride,
@@ -155,7 +159,7 @@ def dot(
     """out (+)= the products, summed by edge, of the table rows of entries with the gradients of
     their destinations; the table has a row for each edge or for each source."""
     rows = of_edges(graph, nodes=None if by_edge else graph._index("in_nodes"))
-    partial = rt.empty(rows.segments, "float64")
+    partial = rows.partial(rt, 1, "float64")
     _launch(
         rt, "dot_rows", values.dtype, rows, width, graph._index("id_entries"), rows.nodes,
         owners(graph), graph._index("in_offsets"), mean, argextremes, gradient.stride,

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import math
 
 import numpy as np
@@ -49,18 +51,48 @@ def multiply(a: DeviceArray, b: DeviceArray, out: DeviceArray | None, rounded: b
     size = a.itemsize
     # cuBLAS is column-major: it sees a C-ordered matrix as transposed, and the product likewise.
     first = device.get_cublas_handle(), transpose_b, transpose_a, columns, rows, inner, one
+    args: tuple[int, ...]
     if a.ndim == 2:
-        cublas.gemmEx(
+        name, args = "gemmEx", (
             *first, b.data.ptr, number, stride_b, a.data.ptr, number, stride_a, zero, out.data.ptr,
             number, columns, compute, _DEFAULT,
         )  # fmt: skip
     else:
-        cublas.gemmStridedBatchedEx(
+        name, args = "gemmStridedBatchedEx", (
             *first, b.data.ptr, number, stride_b, b.strides[0] // size, a.data.ptr, number,
             stride_a, a.strides[0] // size, zero, out.data.ptr, number, columns, rows * columns,
             len(a), compute, _DEFAULT,
         )  # fmt: skip
+    try:
+        getattr(cublas, name)(*args)
+    except NotImplementedError:  # CuPy calls no cuBLAS while a stream is captured
+        _capture(name, args)
     return out
+
+
+_TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_longlong}
+_ARGUMENTS = {"gemmEx": "piiiiippiipiippiiii", "gemmStridedBatchedEx": "piiiiippiilpiilppiiliii"}
+"""Types of the arguments: addresses, int and long long."""
+
+
+def _capture(name: str, args: tuple[int, ...]) -> None:
+    """Call cuBLAS itself on the current stream, which is captured into a graph."""
+    import cupy
+
+    library, stream = _cublas(), ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
+    values = [_TYPES[kind](value) for kind, value in zip(_ARGUMENTS[name], args, strict=True)]
+    status = library.cublasSetStream_v2(values[0], stream)
+    status = status or getattr(library, f"cublas{name[0].upper()}{name[1:]}")(*values)
+    if status:
+        raise RuntimeError(f"cuBLAS: {name} failed while a stream was captured, status {status}")
+
+
+@functools.cache
+def _cublas() -> ctypes.CDLL:
+    """Return the library that CuPy has loaded."""
+    import cupy
+
+    return ctypes.CDLL(f"libcublas.so.{cupy.cuda.runtime.runtimeGetVersion() // 1000}")
 
 
 def _operand(a: DeviceArray) -> tuple[DeviceArray, int, int]:

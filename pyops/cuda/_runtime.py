@@ -181,10 +181,16 @@ class CuPy(Runtime):
         return multiply(a, b, out, rounded)
 
 
-def _argument(value: Value, dtype: np.dtype[np.generic]) -> DeviceArray | np.generic:
-    """Return an argument with the width that the kernel takes."""
+_NULL = np.uint64(0)
+"""Null pointer; CuPy takes no None."""
+
+
+def _argument(value: Value, dtype: np.dtype[np.generic]) -> DeviceArray | np.generic | int:
+    """Return an argument with the width that the kernel takes; CuPy passes an int in 64 bits."""
+    if type(value) is int:
+        return value
     if value is None:
-        return np.uint64(0)
+        return _NULL
     if isinstance(value, (bool, int, np.integer)):
         return np.int64(value)
     return dtype.type(value) if isinstance(value, (float, np.floating)) else value

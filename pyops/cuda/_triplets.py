@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from . import _neighbours as neighbours
 from ._array import DeviceArray, Value, plus
+from ._convolution import RowSums
 from ._neighbours import Rows, blocks
 from ._runtime import Grid, Runtime
 
@@ -118,7 +117,8 @@ class Triplets:
             )  # fmt: skip
         else:
             args = self.t, a.embedding, self.weights.b, gy, y, gu
-        pair = (4 if second else 2) * CHUNK + 6
+        sets, orders = (4, 3) if second else (2, 2)
+        pair = (sets * CHUNK + 6 + orders * self.degrees + 1) | 1
         kernel = "pairs_into_second" if second else "pairs_into"
         self.by_pairs(kernel, a.num_entries, pair, a.out_entries, *self.sizes, *args)
 
@@ -163,10 +163,10 @@ class Triplets:
 
     def sum_rows(self, table: DeviceArray) -> DeviceArray:
         """Return the sum of the rows of a table."""
-        count, out = len(table), self.empty(1, table.shape[1])
-        offsets = self.a.table(np.array([1, count + 1]))
-        rows = Rows(1, count, offsets, longest=count)
-        neighbours.add_table(self.rt, rows, table, out, False)
+        out = self.empty(table.shape[1])
+        sums = RowSums(self.rt, [len(table)], len(out))
+        sums.add(table)
+        sums.store(out, False)
         return out
 
     def by_vectors(self, by_direction: Sequence[DeviceArray], out: DeviceArray) -> None:

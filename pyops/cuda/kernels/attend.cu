@@ -112,13 +112,24 @@ extern "C" __global__ void gather(ROWS, const whole* places, whole heads, const 
   const Span span =
       pieces ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);
   const bool aligned = is_aligned(width, table0, of_edge0, table1, of_edge1);
-  real factor = 1;
   Accumulators sums = {};
   if (pieces || !span.is_long) {
-    if (aligned && table0 && !of_edge0 && !weights1) {
-      add_row<true, false>(mine, span, {table0, stride0, by_head0, scale0}, static_cast<int>(heads),
-                           width, nodes, places, weights0, 0, 0, sums);
-      factor = scale0;
+    if (aligned && table0 && !of_edge0 && (!weights1 || (table1 && !of_edge1))) {
+      const int count = static_cast<int>(heads);
+      add_row<true, false>(mine, span, {table0, stride0, by_head0, scale0}, count, width, nodes,
+                           places, weights0, 0, 0, sums);
+      Accumulators first = sums;
+      sums = {};
+      if (weights1)
+        add_row<true, false>(mine, span, {table1, stride1, by_head1, scale1}, count, width, nodes,
+                             places, weights1, 0, 0, sums);
+#pragma unroll
+      for (int slot = 0; slot < SLOTS; ++slot) {
+        Vector both = {};
+        add(both, scale0, first.at[slot]);
+        if (weights1) add(both, scale1, sums.at[slot]);
+        sums.at[slot] = both;
+      }
     } else {
 #pragma unroll 2
       for (whole k = span.start + mine.entry; k < span.end; k += mine.step) {
@@ -139,7 +150,7 @@ extern "C" __global__ void gather(ROWS, const whole* places, whole heads, const 
       }
     }
   }
-  store(mine, span, pieces, heads, width, factor, sums, partial, accumulate, out);
+  store(mine, span, pieces, heads, width, 1, sums, partial, accumulate, out);
 }
 
 // Fused pass over the outgoing edges, with one gather of the destinations' gradients: computes
@@ -166,38 +177,58 @@ extern "C" __global__ void attend_back(ROWS, const whole* places, whole heads, c
 }
 
 // dots[k, head] = scale <table[i, head], x[j, head] + of_edge[edge, head]>  for all entries, and
-// its derivative if those of the factors are given. A group of 8 lanes computes one value.
-extern "C" __global__ void multiply(whole entries, whole heads, whole width, const int* sources,
-                                    const int* destinations, const whole* edges, GATHERED,
-                                    const real* dtable, const real* x, whole x_stride,
-                                    whole x_by_head, const real* of_edge, const real* dx,
-                                    const real* dof_edge, real* dots, real* ddots) {
+// its derivative if those of the factors are given. A group of 8 lanes computes an entry, and lane
+// h % 8 stores head h.
+extern "C" __global__ void multiply(whole entries, whole heads, whole width,
+                                    const int* __restrict__ sources,
+                                    const int* __restrict__ destinations,
+                                    const whole* __restrict__ edges, const real* __restrict__ table,
+                                    whole stride, whole by_head, real scale,
+                                    const real* __restrict__ dtable, const real* __restrict__ x,
+                                    whole x_stride, whole x_by_head,
+                                    const real* __restrict__ of_edge, const real* __restrict__ dx,
+                                    const real* __restrict__ dof_edge, real* dots, real* ddots) {
   constexpr int lanes = 8;
-  const whole unit = thread_number() / lanes;
-  const int lane = threadIdx.x % lanes;
-  const bool here = unit < entries * heads;
-  const whole k = here ? unit / heads : 0, head = unit % heads;
+  const whole k = thread_number() / lanes;
+  const int lane = threadIdx.x % lanes, count = static_cast<int>(heads);
+  const bool here = k < entries;
   const bool aligned =
       is_aligned(width, table, x, of_edge, dtable) && is_aligned(width, dx, dof_edge);
-  real sum = 0, dsum = 0;
-  if (here) {
-    const whole at = (destinations[k] - 1) * stride + head * by_head;
-    const whole from = (sources[k] - 1) * x_stride + head * x_by_head;
-    const whole of = edges ? ((edges[k] - 1) * heads + head) * width : 0;
-    for (whole c = lane * VECTOR; c < width; c += lanes * VECTOR) {
-      const Vector one = load(table + at, c, width, aligned);
-      const Vector other = both(x, from, of_edge, of, c, width, aligned);
+  const whole at = here ? (destinations[k] - 1) * stride : 0;
+  const whole from = here ? (sources[k] - 1) * x_stride : 0;
+  const whole of = here && edges ? (edges[k] - 1) * heads * width : 0;
+  const auto finish = [&](int head, real sum, real dsum) {
+    sum = lane_sum<lanes>(sum);
+    if (ddots) dsum = lane_sum<lanes>(dsum);
+    if (!here || lane != head % lanes) return;
+    dots[k * heads + head] = scale * sum;
+    if (ddots) ddots[k * heads + head] = scale * dsum;
+  };
+  if (aligned && width <= lanes * VECTOR && x && !of_edge && !ddots) {  // loads of heads overlap
+    const whole c = lane * VECTOR < width ? lane * VECTOR : 0;
+#pragma unroll 4
+    for (int head = 0; head < count; ++head) {
+      const Vector one = load(table + at + head * by_head, c, width, true);
+      const Vector other = load(x + from + head * x_by_head, c, width, true);
+      finish(head, lane * VECTOR < width ? product(one, other) : real(0), 0);
+    }
+    return;
+  }
+  for (int head = 0; head < count; ++head) {
+    real sum = 0, dsum = 0;
+    const whole own = at + head * by_head, there = from + head * x_by_head;
+    const whole of_head = of + head * width;
+    for (whole c = lane * VECTOR; here && c < width; c += lanes * VECTOR) {
+      const Vector one = load(table + own, c, width, aligned);
+      const Vector other = both(x, there, of_edge, of_head, c, width, aligned);
       sum += product(one, other);
       if (!ddots) continue;
-      if (dtable) dsum += product(load(dtable + at, c, width, aligned), other);
-      if (dx || dof_edge) dsum += product(one, both(dx, from, dof_edge, of, c, width, aligned));
+      if (dtable) dsum += product(load(dtable + own, c, width, aligned), other);
+      if (dx || dof_edge)
+        dsum += product(one, both(dx, there, dof_edge, of_head, c, width, aligned));
     }
+    finish(head, sum, dsum);
   }
-  sum = lane_sum<lanes>(sum);
-  dsum = lane_sum<lanes>(dsum);
-  if (!here || lane) return;
-  dots[unit] = scale * sum;
-  if (ddots) ddots[unit] = scale * dsum;
 }
 
 // out (+)= the mean over the heads.
@@ -205,7 +236,7 @@ extern "C" __global__ void average(whole rows, whole heads, whole width, const r
                                    whole accumulate, real* out) {
   const whole place = thread_number();
   if (place >= rows * width) return;
-  const whole row = place / width, c = place % width;
+  const whole row = quotient(place, width), c = place - row * width;
   real sum = 0;
   for (whole head = 0; head < heads; ++head) sum += values[(row * heads + head) * width + c];
   out[place] = sum / heads + (accumulate ? out[place] : real(0));

@@ -21,6 +21,12 @@ __device__ inline whole thread_number() {
   return static_cast<whole>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
+// Quotient of non-negative numbers, in 32 bits where they fit: a 64-bit division is a long routine.
+__device__ inline whole quotient(whole a, whole b) {
+  if ((a | b) >> 32) return a / b;
+  return static_cast<unsigned>(a) / static_cast<unsigned>(b);
+}
+
 // Sum over `lanes` adjacent lanes, returned in all of them; called by whole warps.
 template <int lanes, class T>
 __device__ inline T lane_sum(T value) {

@@ -19,26 +19,28 @@ __device__ inline Vector sum_of(const real* one, const real* two, const real* th
 #define ALIGNED is_aligned(width, src, dst, edge, a) && is_aligned(width, dsrc, ddst, dedge, da)
 
 // scores[k, head] = <a[head], act(r)>  in CSC order, and their tangents. A group of 8 lanes
-// computes one value.
+// computes an entry, and lane h % 8 stores head h.
 extern "C" __global__ void score(whole entries, whole heads, whole width, const int* sources,
                                  const int* destinations, const whole* edges, ENDS, real* scores,
                                  real* tangents) {
   constexpr int lanes = 8;
-  const whole unit = thread_number() / lanes;
-  const bool here = unit < entries * heads, aligned = ALIGNED;
-  const whole k = here ? unit / heads : 0, head = unit % heads;
-  const int kind = static_cast<int>(activation);
-  real sum = 0, dsum = 0;
-  if (here) {
-    const whole from = ((sources[k] - 1) * heads + head) * width;
-    const whole to = ((destinations[k] - 1) * heads + head) * width;
-    const whole of = edge || dedge ? ((edges[k] - 1) * heads + head) * width : 0;
-    for (whole column = threadIdx.x % lanes * VECTOR; column < width; column += lanes * VECTOR) {
-      const Vector r = R, by = load(a + head * width, column, width, aligned);
+  const whole k = thread_number() / lanes;
+  const int lane = threadIdx.x % lanes, kind = static_cast<int>(activation);
+  const bool here = k < entries, aligned = ALIGNED;
+  const whole size = heads * width;
+  const whole first_from = here ? (sources[k] - 1) * size : 0;
+  const whole first_to = here ? (destinations[k] - 1) * size : 0;
+  const whole first_of = here && (edge || dedge) ? (edges[k] - 1) * size : 0;
+  for (int head = 0; head < static_cast<int>(heads); ++head) {
+    const whole start = head * width;
+    const whole from = first_from + start, to = first_to + start, of = first_of + start;
+    real sum = 0, dsum = 0;
+    for (whole column = lane * VECTOR; here && column < width; column += lanes * VECTOR) {
+      const Vector r = R, by = load(a + start, column, width, aligned);
       Vector dr = {}, dby = {};
       if (tangents) {
         dr = DR;
-        if (da) dby = load(da + head * width, column, width, aligned);
+        if (da) dby = load(da + start, column, width, aligned);
       }
 #pragma unroll
       for (int c = 0; c < VECTOR; ++c) {
@@ -50,12 +52,12 @@ extern "C" __global__ void score(whole entries, whole heads, whole width, const 
         if (da) dsum += dby.at[c] * act.value;
       }
     }
+    sum = lane_sum<lanes>(sum);
+    if (tangents) dsum = lane_sum<lanes>(dsum);
+    if (!here || lane != head % lanes) continue;
+    scores[k * heads + head] = sum;
+    if (tangents) tangents[k * heads + head] = dsum;
   }
-  sum = lane_sum<lanes>(sum);
-  dsum = lane_sum<lanes>(dsum);
-  if (!here || threadIdx.x % lanes) return;
-  scores[unit] = sum;
-  if (tangents) tangents[unit] = dsum;
 }
 
 // out[row, head] (+)= the sum over its entries of the gradient by r. `first` is the gradient by the

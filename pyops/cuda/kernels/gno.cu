@@ -99,7 +99,7 @@ extern "C" __global__ void BOUNDS outer(const whole* pieces, const int* nodes, c
       if (along ? !(term ? dfeatures != nullptr : moves) : term) continue;
       const auto& left = hid[along ? 1 - term : 0];
       const auto& right = row[term];
-      const bool counts = term == static_cast<int>(along);
+      const bool counts = ty == 0 && unit0 == 0 && term == static_cast<int>(along);
       for (int t = 0; t < count; ++t) {
         real a[4], b[4];
 #pragma unroll
@@ -110,8 +110,9 @@ extern "C" __global__ void BOUNDS outer(const whole* pieces, const int* nodes, c
         for (int i = 0; i < 4; ++i)
 #pragma unroll
           for (int j = 0; j < 4; ++j) sum[i][j] += a[i] * b[j];
+        if (!counts) continue;
 #pragma unroll
-        for (int j = 0; j < 4; ++j) plain[j] += counts ? b[j] : real(0);
+        for (int j = 0; j < 4; ++j) plain[j] += b[j];
       }
     }
     __syncthreads();
@@ -268,7 +269,7 @@ extern "C" __global__ void layer_value(const real* coords, const real* params, c
                                        whole hidden, whole activation, whole along) {
   const whole i = thread_number();
   if (i >= edges * (hidden + 1)) return;
-  const whole edge = i / (hidden + 1), unit = i % (hidden + 1);
+  const whole edge = quotient(i, hidden + 1), unit = i - edge * (hidden + 1);
   if (unit == hidden) {
     y[i] = along ? 0 : 1;
     return;
@@ -286,7 +287,8 @@ extern "C" __global__ void layer_back(const real* coords, const real* params, co
                                       whole activation, whole second) {
   const whole i = thread_number();
   if (i >= edges * hidden) return;
-  const whole edge = i / hidden, unit = i % hidden, place = edge * (hidden + 1) + unit;
+  const whole edge = quotient(i, hidden), unit = i - edge * hidden,
+              place = edge * (hidden + 1) + unit;
   const Layer layer{coords, params, dim, hidden};
   const Activated a = activate(activation, layer.pre(edge, unit));
   if (!second) {
@@ -305,7 +307,7 @@ extern "C" __global__ void join(const whole* pieces, const whole* joins, const r
                                 whole rows, whole width, whole add) {
   const whole i = thread_number();
   if (i >= rows * width) return;
-  const whole row = i / width, column = i % width;
+  const whole row = quotient(i, width), column = i - row * width;
   real sum = 0;
   for (whole piece = joins[row]; piece < joins[row + 1]; ++piece)
     if (pieces[3 * piece + 1] < pieces[3 * piece + 2]) sum += parts[piece * width + column];
@@ -318,7 +320,7 @@ extern "C" __global__ void by_edge(const whole* id_offsets, const whole* id_entr
                                    whole add) {
   const whole i = thread_number();
   if (i >= edges * width) return;
-  const whole edge = i / width, k = i % width;
+  const whole edge = quotient(i, width), k = i - edge * width;
   real sum = 0;
   for (whole e = id_offsets[edge] - 1; e < id_offsets[edge + 1] - 1; ++e)
     for (whole layer = 0; layer < layers; ++layer)

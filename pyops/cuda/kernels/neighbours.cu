@@ -28,6 +28,32 @@ __device__ inline real shared_by(const whole* offsets, whole row) {
   return degree > 1 ? static_cast<real>(degree) : real(1);
 }
 
+// Adds the weighted table rows of `count` entries in their order; all are loaded first.
+template <int count>
+__device__ inline void add_rows(const Entries& of, whole start, whole column, const real* table,
+                                whole table_lead, whole width, const whole* by_table,
+                                real (&total)[COLUMNS]) {
+  whole row[count];
+  real factor[count], x[count][COLUMNS] = {};
+#pragma unroll
+  for (int n = 0; n < count; ++n) {
+    row[n] = of.row(start + n);
+    factor[n] = of.factor(start + n);
+    if (by_table) factor[n] /= shared_by(by_table, row[n]);
+  }
+#pragma unroll
+  for (int n = 0; n < count; ++n) {
+#pragma unroll
+    for (int k = 0; k < COLUMNS; ++k)
+      if (column + k * LANES < width) x[n][k] = table[row[n] * table_lead + column + k * LANES];
+  }
+#pragma unroll
+  for (int n = 0; n < count; ++n) {
+#pragma unroll
+    for (int k = 0; k < COLUMNS; ++k) total[k] += factor[n] * x[n][k];
+  }
+}
+
 // out[row, out_first + c] (+)= sum over the entries of the row of w table[r, table_first + c].
 //
 // With `by_table`, each term is divided by the degree of its table row in these offsets; with
@@ -62,18 +88,29 @@ extern "C" __global__ void sum_rows(whole pieces, whole rows, whole entries, con
     return;
   }
   real total[COLUMNS] = {};
-#pragma unroll 4
-  for (whole entry = span.start; entry < span.end; ++entry) {
-    const whole row = of.row(entry);
-    real factor = of.factor(entry);
-    if (by_table) factor /= shared_by(by_table, row);
-    const real* const values = table + row * table_lead + table_first;
-    const whole* const won = winners ? winners + (back ? row : span.row) * lead + column_first : 0;
-    const whole place = places ? places[entry] : entry + 1;
+  if (!winners) {
+    constexpr int many = 32 / sizeof(real);
+    const real* const from = table + table_first;
+    whole entry = span.start;
+    for (; entry + many <= span.end; entry += many)
+      add_rows<many>(of, entry, chunk.first, from, table_lead, width, by_table, total);
+    for (; entry + 2 <= span.end; entry += 2)
+      add_rows<2>(of, entry, chunk.first, from, table_lead, width, by_table, total);
+    if (entry < span.end)
+      add_rows<1>(of, entry, chunk.first, from, table_lead, width, by_table, total);
+  } else {
+    for (whole entry = span.start; entry < span.end; ++entry) {
+      const whole row = of.row(entry);
+      real factor = of.factor(entry);
+      if (by_table) factor /= shared_by(by_table, row);
+      const real* const values = table + row * table_lead + table_first;
+      const whole* const won = winners + (back ? row : span.row) * lead + column_first;
+      const whole place = places ? places[entry] : entry + 1;
 #pragma unroll
-    for (int k = 0; k < COLUMNS; ++k) {
-      const whole c = chunk.first + k * LANES;
-      if (c < width && (!won || won[c] == place)) total[k] += factor * values[c];
+      for (int k = 0; k < COLUMNS; ++k) {
+        const whole c = chunk.first + k * LANES;
+        if (c < width && won[c] == place) total[k] += factor * values[c];
+      }
     }
   }
   for (int k = 0; k < COLUMNS; ++k) {

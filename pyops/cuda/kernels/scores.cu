@@ -35,7 +35,7 @@ extern "C" __global__ void project(whole heads, whole adds, SIDE(0), SIDE(1), SI
   const int lane = threadIdx.x % lanes;
   whole unit = thread_number() / lanes;
   const Side of = side_of(GIVEN_SIDES(adds), heads, unit);
-  const real* const weights = of.weights + unit % heads * of.width;
+  const real* const weights = of.weights + (unit - quotient(unit, heads) * heads) * of.width;
   const bool aligned = is_aligned(of.width, of.values, of.weights);
   real sum = 0;
   for (whole c = lane * VECTOR; c < of.width; c += lanes * VECTOR)
@@ -50,7 +50,7 @@ extern "C" __global__ void spread(whole heads, whole adds, SIDE(0), SIDE(1), SID
   constexpr int lanes = 8;
   whole unit = thread_number() / lanes;
   const Side of = side_of(GIVEN_SIDES(adds), heads, unit);
-  const real* const weights = of.weights + unit % heads * of.width;
+  const real* const weights = of.weights + (unit - quotient(unit, heads) * heads) * of.width;
   real* const values = of.values + unit * of.width;
   const bool aligned = is_aligned(of.width, of.values, of.weights);
   for (whole c = threadIdx.x % lanes * VECTOR; c < of.width; c += lanes * VECTOR) {
@@ -154,54 +154,83 @@ struct Total {
 
 // Softmax statistics of each destination: the largest score and one over the sum of exp(score -
 // maximum); for a segment, the sum itself. If `weights` is given, also stores factor times alpha of
-// each entry. With `by_entry`, `edge` is in CSC order.
+// each entry. With `by_entry`, `edge` is in CSC order. The scores of HELD entries per lane are
+// computed at a time, and once only if there are no more.
 extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const whole* offsets,
                                   const int* nodes, const whole* edges, whole by_entry, SCORES,
                                   real* partial, real* tops, real* shares, real* weights) {
+  constexpr int HELD = 8;
   const whole unit = thread_number() / WARP;
   if (!pieces && unit >= rows) return;
   const Span span = pieces ? long_span(offsets, rows, entries, unit) : row_span(offsets, unit);
   if (pieces && !span.is_long) return;
   const Scores scores = GIVEN_SCORES;
   const Spread mine(heads);
+  const int step = mine.step();
   for (int from = 0; from < scores.heads; from += mine.across) {
     const int head = from + mine.head;
     const bool here = head < scores.heads;
     const whole end = here ? span.end : span.start;
     const real of_row = here ? scores.of(span.row, head) : real(0);
-    Total total;
+    real score[HELD];
+    const auto compute = [&](whole start) {
+#pragma unroll
+      for (int n = 0; n < HELD; ++n) {
+        const whole k = start + n * step + mine.entry;
+        score[n] = -INFINITY;
+        if (k >= end) continue;
+        const whole e = scores.edge && !by_entry ? edges[k] - 1 : k;
+        score[n] = scores.act(scores.raw(of_row, nodes[k] - 1, e, head)).value;
+      }
+    };
+    const bool once = span.end - span.start <= HELD * step;
+    real top = -INFINITY;
+    double sum = 0;
     if (!pieces && span.is_long) {
+      Total total;
       for (whole p = first_piece(span); p <= last_piece(span) && here; p = next_piece(p)) {
         const real* const part = partial + 2 * (p * heads + head);
         total.add(part[0], part[1]);
       }
+      top = total.most, sum = total.sum;
     } else {
-#pragma unroll 4
-      for (whole k = span.start + mine.entry; k < end; k += mine.step()) {
-        const whole e = scores.edge && !by_entry ? edges[k] - 1 : k;
-        const real z = scores.raw(of_row, nodes[k] - 1, e, head);
-        total.add(scores.act(z).value, 1);
+      for (whole start = span.start; start < span.end; start += HELD * step) {
+        compute(start);
+#pragma unroll
+        for (int n = 0; n < HELD; ++n) top = largest(top, score[n]);
       }
       for (int far = WARP / 2; far >= mine.across; far /= 2)
-        total.add(__shfl_xor_sync(ALL, total.most, far), __shfl_xor_sync(ALL, total.sum, far));
+        top = largest(top, __shfl_xor_sync(ALL, top, far));
+      for (whole start = span.start; start < span.end; start += HELD * step) {
+        if (!once) compute(start);
+#pragma unroll
+        for (int n = 0; n < HELD; ++n)
+          if (start + n * step + mine.entry < end)
+            sum += score[n] == top ? real(1) : exp(score[n] - top);
+      }
+      sum = mine.sum(sum);
     }
-    const real top = total.most, share = static_cast<real>(1 / total.sum);
+    const real share = static_cast<real>(1 / sum);
     if (here && mine.entry == 0) {
       const whole place = (pieces ? unit : span.row) * heads + head;
       if (pieces) {
         partial[2 * place] = top;
-        partial[2 * place + 1] = static_cast<real>(total.sum);
+        partial[2 * place + 1] = static_cast<real>(sum);
       } else {
         tops[place] = top;
         shares[place] = share;
       }
     }
     if (!weights) continue;
-#pragma unroll 4
-    for (whole k = span.start + mine.entry; k < end; k += mine.step()) {
-      const whole e = scores.has_edges() ? edges[k] - 1 : 0;
-      const real z = scores.raw(of_row, nodes[k] - 1, by_entry ? k : e, head);
-      weights[k * heads + head] = scores.factor(e, head) * (exp(scores.act(z).value - top) * share);
+    for (whole start = span.start; start < span.end; start += HELD * step) {
+      if (!once) compute(start);
+#pragma unroll
+      for (int n = 0; n < HELD; ++n) {
+        const whole k = start + n * step + mine.entry;
+        if (k >= end) continue;
+        const whole e = scores.mask ? edges[k] - 1 : 0;
+        weights[k * heads + head] = scores.factor(e, head) * (exp(score[n] - top) * share);
+      }
     }
   }
 }
@@ -226,8 +255,8 @@ extern "C" __global__ void entries_alone(whole step, whole is_second, whole by_e
   const whole unit = thread_number();
   if (unit >= entries * heads) return;
   const Scores scores = GIVEN_SCORES;
-  const whole k = unit / heads;
-  const int head = static_cast<int>(unit % heads);
+  const whole k = quotient(unit, heads);
+  const int head = static_cast<int>(unit - k * heads);
   const whole i = owners[k] - 1, e = edges[k] - 1;
   const int j = nodes[k] - 1;
   const whole at = i * heads + head, place = (places ? places[k] - 1 : k) * heads + head;

@@ -58,6 +58,9 @@ extern "C" __global__ void by_vectors(whole edges, const real* u, const real* tu
 //   y_e = sum_f X_f * B G_0 ,  gu_e = sum_f <gy_e, X_f * B G_1> u_f ,  G_n = sum_l Y_l^(n) T_f,l
 // or, with tangents, those of both, in addition to gu_e. Gradients by u are stored by entry and by
 // blockIdx.y, the block of channels.
+//
+// Shared memory of a pair: G_n, their tangents, u_f and its tangent, Y_l^(n), the tangent of the
+// cosine.
 template <bool second>
 __device__ inline void sum_pairs_into(const Edges& edges, whole entries, whole rows,
                                       const whole* offsets, const int* nodes, const whole* ids,
@@ -65,7 +68,8 @@ __device__ inline void sum_pairs_into(const Edges& edges, whole entries, whole r
                                       whole channels, whole middle, const real* T, const real* tT,
                                       const real* X, const real* tX, const real* B, const real* tB,
                                       const real* gy, real* y, real* gu, real* tgu) {
-  constexpr int SETS = second ? 4 : 2, PAIR = SETS * CHUNK + 6;
+  constexpr int SETS = second ? 4 : 2, ORDERS = second ? 3 : 2;
+  constexpr int ANGLES = SETS * CHUNK + 6, PAIR = (ANGLES + ORDERS * DEGREES + 1) | 1;
   SHARED(real, shared);
   const int lane = threadIdx.x % WARP;
   real* const pairs = shared + threadIdx.x / WARP * (WARP * PAIR + WARP);
@@ -100,28 +104,13 @@ __device__ inline void sum_pairs_into(const Edges& edges, whole entries, whole r
         if (counts) {
           Angular at;
           legendre<second>(edges.cosine(e, f), degrees, at);
-          const real dc = second && edges.tu ? edges.tangent(e, f) : real(0);
-          for (int m = 0; m < CHUNK; ++m) {
-            real g[4] = {};
-            if (m0 + m < middle) {
 #pragma unroll
-              for (int l = 0; l < DEGREES; ++l) {
-                if (l >= degrees) continue;
-                const whole q = (f * degrees + l) * middle + m0 + m;
-                const real t = T[q], tt = second && tT ? tT[q] : real(0);
-                g[0] += at.value[l] * t;
-                if (l > 0) g[1] += at.slope[l] * t;
-                if (second) {
-                  if (tT) g[2] += at.value[l] * tt;
-                  if (l > 0 && edges.tu) g[2] += at.slope[l] * dc * t;
-                  if (l > 0 && tT) g[3] += at.slope[l] * tt;
-                  if (l > 1 && edges.tu) g[3] += at.bend[l] * dc * t;
-                }
-              }
-            }
-#pragma unroll
-            for (int set = 0; set < SETS; ++set) here[set * CHUNK + m] = g[set];
+          for (int l = 0; l < DEGREES; ++l) {
+            here[ANGLES + l] = at.value[l];
+            here[ANGLES + DEGREES + l] = at.slope[l];
+            if (second) here[ANGLES + 2 * DEGREES + l] = at.bend[l];
           }
+          here[PAIR - 1] = second && edges.tu ? edges.tangent(e, f) : real(0);
           for (int k = 0; k < 3; ++k) {
             here[SETS * CHUNK + k] = edges.u[4 * f + k];
             here[SETS * CHUNK + 3 + k] = second && edges.tu ? edges.tu[4 * f + k] : real(0);
@@ -131,6 +120,33 @@ __device__ inline void sum_pairs_into(const Edges& edges, whole entries, whole r
       kept[lane] = counts;
       __syncwarp();
       const int count = last - start < WARP ? static_cast<int>(last - start) : WARP;
+      for (int n = lane; n < count * CHUNK; n += WARP) {  // neighbouring lanes read neighbours of T
+        const int k = n / CHUNK, m = n % CHUNK;
+        if (kept[k] == 0) continue;
+        real* const pair = pairs + k * PAIR;
+        const real dc = pair[PAIR - 1];
+        real g[4] = {};
+        if (m0 + m < middle) {
+          const whole from = (ids[start + k] - 1) * degrees * middle + m0 + m;
+#pragma unroll
+          for (int l = 0; l < DEGREES; ++l) {
+            if (l >= degrees) continue;
+            const real t = T[from + l * middle],
+                       tt = second && tT ? tT[from + l * middle] : real(0);
+            const real value = pair[ANGLES + l], slope = pair[ANGLES + DEGREES + l];
+            g[0] += value * t;
+            if (l > 0) g[1] += slope * t;
+            if (!second) continue;
+            if (tT) g[2] += value * tt;
+            if (l > 0 && edges.tu) g[2] += slope * dc * t;
+            if (l > 0 && tT) g[3] += slope * tt;
+            if (l > 1 && edges.tu) g[3] += pair[ANGLES + 2 * DEGREES + l] * dc * t;
+          }
+        }
+#pragma unroll
+        for (int set = 0; set < SETS; ++set) pair[set * CHUNK + m] = g[set];
+      }
+      __syncwarp();
       for (int k = 0; k < count; ++k) {
         if (kept[k] == 0) continue;
         const whole f = ids[start + k] - 1;
@@ -144,15 +160,12 @@ __device__ inline void sum_pairs_into(const Edges& edges, whole entries, whole r
 #pragma unroll
           for (int m = 0; m < CHUNK; ++m) {
             g[0] += b[c][m] * pair[m];
+            if (second) g[2] += b[c][m] * pair[2 * CHUNK + m];
+            if (second && tB) g[2] += tb[c][m] * pair[m];
+            if (!gu) continue;
             g[1] += b[c][m] * pair[CHUNK + m];
-            if (second) {
-              g[2] += b[c][m] * pair[2 * CHUNK + m];
-              g[3] += b[c][m] * pair[3 * CHUNK + m];
-              if (tB) {
-                g[2] += tb[c][m] * pair[m];
-                g[3] += tb[c][m] * pair[CHUNK + m];
-              }
-            }
+            if (second) g[3] += b[c][m] * pair[3 * CHUNK + m];
+            if (second && tB) g[3] += tb[c][m] * pair[CHUNK + m];
           }
           if (y) {
             total[c] += second ? x * g[2] : x * g[0];

@@ -38,7 +38,9 @@ def _back_through_a(
 
     def block(number: int) -> DeviceArray:
         size = a.num_spherical * a.middle
-        columns = table[:, number * size : (number + 1) * size]
+        return table[:, number * size : (number + 1) * size]
+
+    def by_degree(columns: DeviceArray) -> DeviceArray:
         return columns.reshape(-1, a.num_spherical, a.middle).transpose(1, 0, 2)
 
     terms: list[tuple[DeviceArray, DeviceArray | None, Weights | None]] = []
@@ -48,7 +50,9 @@ def _back_through_a(
         terms.append((block(1), a.hradial, triplets.tweights))
     if gradial is not None:
         products = (
-            triplets.multiply(g, w.a.transpose(0, 2, 1)) for g, _, w in terms if w is not None
+            triplets.multiply(by_degree(g), w.a.transpose(0, 2, 1))
+            for g, _, w in terms
+            if w is not None
         )
         total = plus(*products)
         out = triplets.by_degree(gradial)
@@ -59,12 +63,24 @@ def _back_through_a(
             a.accumulate,
         )
     if gweights is not None:
-        factors = (
-            (g, triplets.by_degree(xp.where(met, r, zero))) for g, r, _ in terms if r is not None
+        # One product over all pairs of degrees, whose long inner dimension cuBLAS splits; for each
+        # degree alone it would not.
+        total = plus(
+            *(
+                _same_degree(triplets, triplets.multiply(xp.where(met, r, zero).T, columns))
+                for columns, r, _ in terms
+                if r is not None
+            )
         )
-        total = plus(*(triplets.multiply(r.transpose(1, 2, 0), g) for g, r in factors))
         out = gweights[: a.num_spherical * a.num_radial]
         store(out, [required(total).reshape(out.shape)], a.accumulate)
+
+
+def _same_degree(triplets: Triplets, product: DeviceArray) -> DeviceArray:
+    """Return the blocks [degree, radial, middle] on the diagonal of [degree, ..., degree, ...]."""
+    a = triplets.a
+    blocks = product.reshape(a.num_spherical, a.num_radial, a.num_spherical, a.middle)
+    return blocks.diagonal(0, 0, 2).transpose(2, 0, 1)
 
 
 def _gradients(triplets: Triplets, prefix: str, y: DeviceArray | None) -> None:

@@ -36,7 +36,7 @@ class _SumAttention(EntryAttention):
         self.values, self.tvalues = self.features(a.x_src), self.tangent(a.hx_src)
         scores, tangents = self.by_entry(), self.by_entry() if second else None
         self.launch(
-            "score", blocks(a.num_entries * self.heads, 8), a.num_entries, self.heads, self.width,
+            "score", blocks(a.num_entries, 8), a.num_entries, self.heads, self.width,
             a.in_nodes, self.owners(), a.in_edges, *self.ends, scores, tangents,
         )  # fmt: skip
         self.softmax_of(scores, tangents)

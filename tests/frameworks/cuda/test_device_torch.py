@@ -81,6 +81,31 @@ def test_compiled(name):
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("name", ["gno_conv", "gat", "dimenet_aggregate", "tanh"])
+def test_captured_into_a_graph(name):
+    """A replayed step has the results of a call on the new values of its inputs."""
+    example = Example(name)
+    leaves = example.leaves()
+
+    def step():
+        return torch.autograd.grad(example.energy(*leaves), leaves)
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = step()
+    with torch.no_grad():
+        for leaf in leaves:
+            leaf.mul_(0.9)
+    graph.replay()
+    torch.testing.assert_close(got, step())
+
+
 def test_the_current_stream_is_used():
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):

@@ -50,6 +50,18 @@ def test_every_case(case, dtype, phase):
     assert_within(run(problem, phase), exact.run(phase), bound)
 
 
+WIDTHS = dict.fromkeys(("in_features", "out_features", "columns", "width", "channels"), 8)
+
+
+@every_phase
+@pytest.mark.parametrize("name", [n for n in MODULES if n in OPERATORS and n != "kernel_conv"])
+def test_long_rows_read_by_vectors(name, phase):
+    """Rows of several segments, of a width that is read by vectors."""
+    problem = representative(name).problem(drawn(9, 3, 900), **WIDTHS)
+    bound = [None if b is None else 2 * b for b in bounds(problem, phase, np.float64)]
+    assert_within(run(problem, phase), problem.run(phase), bound)
+
+
 def in_any_order(problem, phase, orders):
     alone = run(problem, phase)
     for order in orders:
