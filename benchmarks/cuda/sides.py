@@ -113,6 +113,8 @@ class Jax:
         self.jax, self.case = jax, problem.case
         self.module = importlib.import_module("benchmarks.peers.jax")
         self.operator = operator_module(problem.case)
+        if not hasattr(self.operator, "in_jax"):
+            raise NotImplementedError("there is no version of this operator in JAX")
         self.phases = self.module.load(self.operator, problem, wait=lambda results: results)
 
     def wait(self, results):
