@@ -8,13 +8,16 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import _schema
 from _schema import INDEX_ARRAYS, Signature, Size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 OPS = Path(__file__).resolve().parents[1] / "pyops" / "ops"
 PHASES = "forward", "backward", "double_backward", "by_sample"

@@ -42,6 +42,7 @@ _SIZES |= {
 
 
 def main() -> int:
+    """Run the command line; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m pyops", description=__doc__)
     parser.add_argument("--flags", action="store_true", help="print flags for gfortran, cc and c++")
     if parser.parse_args().flags:

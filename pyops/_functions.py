@@ -1,7 +1,7 @@
 """Tables of functions of one element: the source of kernels, operators, help and tests.
 
 `FUNCTIONS` are the elementwise operators, `ACTIVATIONS` those of hidden layers, and `SCORES` those
-of attention scores.
+of attention scores. The later tables derive functions from the first, so all are one module.
 
 Compilers evaluate both sides of a `merge`, also for constants inside a function. An operand on
 the side that is not selected may neither divide by zero nor overflow, so it is bounded by min and
@@ -15,10 +15,12 @@ of the value `f`, the first derivatives `d` and `b`, and the quantities in `shar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,10 @@ _LARGER, _SMALLER = _SHARE.format("x > y"), _SHARE.format("x < y")
 
 
 def _power(exponent: str) -> str:
-    """A power of x; positive ones of 0 are 0**0 * 0, as vectorised functions raise exceptions."""
+    """Return a power of x.
+
+    Positive powers of 0 are 0**0 * 0, because vectorised functions raise exceptions.
+    """
     zero = f"x == 0 .and. {exponent} > 0"
     return f"x**merge(0.0, {exponent}, {zero})*merge(0.0, 1.0, {zero})"
 

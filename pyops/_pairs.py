@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ._call.arrays import Array
 from ._call.indices import Indices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ._call.types import Array
 
 Owner: TypeAlias = Indices | int
 

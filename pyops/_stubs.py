@@ -2,7 +2,8 @@
 
 Editors and type checkers read a stub (.pyi) in place of the module beside it. `cuda/_declared.pyi`
 has no module: it declares the arguments of the device operators for type checkers. The build runs
-this script, for which it needs no compiled kernels; a stub is written if it differs.
+this script, for which it needs no compiled kernels; a stub is written if it differs. The
+stubs of all front ends are built from the same types and forms, so this is one module.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from ._call.operator import Operator
 
 PACKAGE = Path(__file__).resolve().parent

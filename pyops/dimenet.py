@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from ._call.arrays import Array
 from ._call.compound import Compound
 from ._schema import Between
 from .ops.radial_basis import radial_basis
 from .ops.spherical_basis import spherical_basis
+
+if TYPE_CHECKING:
+    from ._call.types import Array
 
 
 # The spherical basis comes first; the narrower radial basis then accumulates into its gradients.

@@ -1,4 +1,7 @@
-"""Sparse graphs: index arrays checked and packed once into the CSR/CSC form of the kernels."""
+"""Sparse graphs: index arrays checked and packed once into the CSR/CSC form of the kernels.
+
+Most of the module is one class, `Graph`, and its documentation.
+"""
 
 from __future__ import annotations
 
@@ -207,18 +210,22 @@ class Graph:
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
+        """Refuse to set an attribute."""
         raise AttributeError(f"Graph is immutable: {name} cannot be set")
 
     def __delattr__(self, name: str) -> None:
+        """Refuse to delete an attribute."""
         raise AttributeError(f"Graph is immutable: {name} cannot be deleted")
 
     def __reduce__(self) -> tuple[object, ...]:
+        """Pickle entries, edge ids and sizes; packed index arrays are recomputed."""
         sizes = (self._num_src, self._num_dst, self._num_edges)
         return _restored, (type(self), self._src, self._dst, self._ids, *sizes)
 
     _here = staticmethod(contextlib.nullcontext)
 
     def __repr__(self) -> str:
+        """Return the sizes of the graph as text."""
         shared = f", num_entries={self.num_entries}" if self.num_entries != self.num_edges else ""
         return (
             f"Graph(num_src={self.num_src}, num_dst={self.num_dst}, "
@@ -264,7 +271,7 @@ class Graph:
 
     @eager
     def in_degrees(self) -> Indices:
-        """Number of entries into each destination, int64 [num_dst]."""
+        """Return the number of entries into each destination, int64 [num_dst]."""
         return np.diff(self._index("in_offsets"))
 
     @eager

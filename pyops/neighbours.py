@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ._call.arrays import Array, check_array
+from ._call.arrays import check_array
 from ._call.eager import eager
 from ._call.indices import Indices, check_indices, pack_rows
 from ._pairs import close_pairs, close_pairs_within
 from .graph import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ._call.types import Array
 
 _AT_ONCE = 2**15
 """Edges of a block of vectors; they fit in L2."""

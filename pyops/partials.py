@@ -10,13 +10,17 @@ with, and porting from, Fortran codes; `pyops.<operator>.backward` computes all 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ._call.arrays import Array
 from ._call.eager import eager
 from ._call.operator import OPERATORS, Operator
 from ._call.partial import Partial, words_of
 from ._schema import Signature, show_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._call.types import Array
 
 
 def _describe(op: Operator, name: str) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ._call.arrays import NOT_NUMBERS, Array, check_array, check_number, check_size, kind_of
+from ._call.arrays import NOT_NUMBERS, check_array, check_number, check_size, kind_of
 from ._call.eager import eager
 from ._call.operator import Operator
-from ._call.types import Options
+from ._call.types import Array
+
+if TYPE_CHECKING:
+    from ._call.types import Options
 
 __all__ = ["check_gradients"]
 

@@ -7,8 +7,11 @@ flavour, and the body, a device routine. Variables are local to the body, so no 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROUTINES = {"acc": "!$acc routine seq", "target": "!$omp declare target", "threads": ""}
 SCALARS = {

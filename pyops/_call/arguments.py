@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-from .types import Options
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from .types import Options
 
 
 def by_position(

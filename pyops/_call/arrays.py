@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .memory import new_array
-from .types import Array as Array
-from .types import Dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from .types import Array, Dtype
 
 VARIANTS = {"f": "r4", "d": "r8"}
 NOT_NUMBERS = bool, np.bool_, np.timedelta64

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .arrays import VARIANTS, Array, plain
-from .types import Shaped
+from .arrays import VARIANTS, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .types import Array, Shaped
 
 Lengths: TypeAlias = tuple[int, ...]
 Strides: TypeAlias = tuple[int, ...]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._schema import Argument, Procedure, Signature
-from .arrays import Array
 from .eager import eager
 from .operator import OPERATORS, Operator
 from .phase import Phase
-from .plan import Kernel
-from .types import Values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from .plan import Kernel
+    from .types import Array, Values
 
 COMPOUNDS: dict[str, Compound] = {}
 """Table of the compound operators, filled by the declarations."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import _functions
 from .._functions import CODES, FUNCTIONS, Function
 from .._schema import Procedure, elementwise
-from .arrays import VARIANTS, Array
+from .arrays import VARIANTS
 from .broadcast import (
     Lengths,
     Strides,
@@ -28,7 +27,11 @@ from .broadcast import (
 from .operator import Operator
 from .phase import Phase
 from .plan import Kernel, Plan, check_arrays
-from .types import Dtype, Options, Shaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from .types import Array, Dtype, Options, Shaped
 
 DECLARATION = "elementwise"
 OPERATIONS = {"sum": 1, "max": 2, "min": 3}

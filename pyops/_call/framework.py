@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .._schema import show_shape
 from .arguments import by_position
-from .compound import Compound
-from .operator import Operator
 from .types import Options, Typed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .compound import Compound
+    from .operator import Operator
 
 Found = TypeVar("Found")
 FrameworkArray = TypeVar("FrameworkArray", bound=Typed)

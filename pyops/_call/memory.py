@@ -11,11 +11,12 @@ import math
 import mmap
 import weakref
 from contextlib import suppress
-from typing import ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import numpy as np
 
-from .types import Array, Dtype
+if TYPE_CHECKING:
+    from .types import Array, Dtype
 
 PAGE = 2**21
 """Bytes of a huge page."""

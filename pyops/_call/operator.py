@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._schema import Signature
 from ..graph import Graph
-from .arrays import Array, kind_of
+from .arrays import kind_of
 from .backends import find_backend
 from .eager import eager
 from .phase import Phase
-from .types import Options, Shaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from .types import Array, Options, Shaped
 
 _PLAIN = np.ndarray, Graph, type(None)
 OPERATORS: dict[str, Operator] = {}

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import _kernels
 from .._schema import Input, show_shape
-from .arrays import VARIANTS, Array, check_array, plain
+from .arrays import VARIANTS, check_array, plain
 from .indices import Indices, check_integers
-from .operator import Operator
 from .plan import Slot, solve_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .operator import Operator
+    from .types import Array
 
 _MOST = 10
 

@@ -1,4 +1,7 @@
-"""Phases of an operator: from the arguments of a call to the compiled kernel and its results."""
+"""Phases of an operator: from the arguments of a call to the compiled kernel and its results.
+
+All steps of a call use the state of `Phase`, so they are one class and one module.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,13 +17,15 @@ from .. import _kernels
 from .._schema import Procedure, Shape, Signature, procedures
 from ..graph import Graph
 from .arguments import by_position
-from .arrays import Array, buffers_for, check_outputs, hand_over, plain
+from .arrays import buffers_for, check_outputs, hand_over, plain
 from .backends import find_backend
 from .indices import Indices, check_rows, check_wanted
 from .memory import new_array
 from .plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
 from .threads import team
-from .types import Options, Shaped, Values
+
+if TYPE_CHECKING:
+    from .types import Array, Options, Shaped, Values
 
 _MOST_PLANS = 1000
 _PROPERTIES: Callable[[Array], tuple[object, ...]] = attrgetter("shape", "dtype.char")
@@ -198,8 +204,11 @@ class Phase:
         inputs: Sequence[object],
         outputs: Sequence[object],
     ) -> Values | None:
-        """Return the arguments of the kernel by name, with stand-ins for `threads`, the inputs that
-        are given and the requested outputs; None if the outputs are constants."""
+        """Return the arguments of the kernel by name; None if the outputs are constants.
+
+        `threads`, `inputs` and `outputs` are stand-ins for the number of threads, the inputs that
+        are given and the requested outputs.
+        """
         options, rows = self._without_rows(options)
         plan = self._plan(given, options, wanted)
         if plan is None or plan.fill is not None:
@@ -279,8 +288,10 @@ class Phase:
     def _plan(
         self, given: Sequence[object], options: Options, wanted: Collection[str] | None
     ) -> Plan | None:
-        """Return the plan of a call, cached by everything it depends on; None if a backend runs
-        it."""
+        """Return the plan of a call; None if a backend runs it.
+
+        Plans are cached by everything that they depend on.
+        """
         key = self._key(given, options, wanted)
         try:
             plan = self._plans.get(key)

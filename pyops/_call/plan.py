@@ -6,13 +6,16 @@ import functools
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._schema import ANY, INDEX_ARRAYS, Option, Procedure, Shape, Signature, Size, show_shape
-from ..graph import Graph
-from .arrays import VARIANTS, Array, check_array, check_number, check_size
-from .types import Dtype, Options, Shaped
+from .arrays import VARIANTS, check_array, check_number, check_size
+
+if TYPE_CHECKING:
+    from ..graph import Graph
+    from .types import Array, Dtype, Options, Shaped
 
 Kernel = Callable[..., int]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 
 from .._functions import CODES, FUNCTIONS
-from .arrays import Array, hand_over
+from .arrays import hand_over
 from .broadcast import Lengths, Strides, element_strides
 from .elementwise import (
     DECLARATION,
@@ -23,7 +22,11 @@ from .elementwise import (
 from .operator import OPERATORS, Operator
 from .phase import Phase, compiled
 from .plan import Plan, check_arrays
-from .types import Dtype, Options, Shaped
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from .types import Array, Dtype, Options, Shaped
 
 
 class Axes(NamedTuple):
@@ -77,7 +80,7 @@ def reduced(
 
 
 def _select(x1: Annotated[Array, "..."], x2: Annotated[Array, "..."]) -> Annotated[Array, "..."]:
-    """Declaration of a function that its kernel computes."""
+    """Declare a function that its kernel computes."""
     raise AssertionError
 
 

@@ -6,10 +6,12 @@ import ast
 import functools
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
 
 GRAPH_SIZES = "num_src", "num_dst", "num_edges", "num_entries"
 _COUNTS = {*GRAPH_SIZES, "num_samples", "num_types"}

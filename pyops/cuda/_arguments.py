@@ -8,12 +8,15 @@ gradient that is not requested, is None. `gy` is given if a gradient by an input
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ._array import DeviceArray
-from ._graph import DeviceGraph
+
+if TYPE_CHECKING:
+    from ._graph import DeviceGraph
 
 Table = Callable[[npt.NDArray[np.generic]], DeviceArray]
 """Copies a small array to the device; copies are cached."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import EllipsisType
-from typing import Protocol, TypeAlias, Union
+from typing import TYPE_CHECKING, Protocol, TypeAlias, Union
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DType: TypeAlias = np.dtype[np.generic] | str
 Axis: TypeAlias = int | slice | EllipsisType | None
@@ -121,7 +123,7 @@ def plus(*terms: DeviceArray | None) -> DeviceArray | None:
 
 
 def store(out: DeviceArray, terms: Sequence[Operand], accumulate: bool) -> None:
-    """out (+)= the sum of the terms, 0 if there are none."""
+    """`out` (+)= the sum of the terms, 0 if there are none."""
     if not accumulate:
         out[...] = terms[0] if terms else 0
         terms = terms[1:]

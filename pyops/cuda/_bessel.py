@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ._array import DeviceArray, Value
 from ._neighbours import THREADS, blocks
-from ._runtime import Runtime
 
 if TYPE_CHECKING:
+    from ._array import DeviceArray, Value
     from ._declared import RadialBasis, SphericalBasis
+    from ._runtime import Runtime
 
 LANES = 32
 Doubles = npt.NDArray[np.float64]

@@ -63,8 +63,10 @@ def cached(text: str, architecture: int) -> Path:
 
 @functools.cache
 def folder() -> Path:
-    """Return PYOPS_CACHE_DIR or the user's cache directory; if neither is writeable, a temporary
-    one of this process."""
+    """Return PYOPS_CACHE_DIR or the user's cache directory.
+
+    If it is not writeable, returns a temporary directory of this process.
+    """
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     wanted = Path(os.environ.get("PYOPS_CACHE_DIR") or os.path.join(caches, "pyops"))
     try:

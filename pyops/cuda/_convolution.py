@@ -3,20 +3,22 @@
     Z_i = sum over in(i) of (hidden_e | 1) (x) h_j,  m_i = Z_i W,  W = [V; b_v]
 
 Rows of a graph are split into segments; the Z of a batch of them fits in `WORKSPACE`.
+All passes are methods of one class, because they share operands and batches.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ._array import DeviceArray, DType, required
-from ._graph import DeviceGraph
-from ._runtime import Runtime
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ._declared import GnoConv, GnoKernel
+    from ._graph import DeviceGraph
+    from ._runtime import Runtime
 
 WORKSPACE = 2**27
 """Largest size of a work array in bytes."""
@@ -148,7 +150,7 @@ class Convolution(Layer):
 
     @functools.cached_property
     def gm(self) -> DeviceArray:
-        """gy of the row of each incoming segment, 0 if the row has no entries."""
+        """`gy` of the row of each incoming segment, 0 if the row has no entries."""
         gy, segments = required(self.gy), self.graph._index("in_segments")
         if len(segments) > len(gy):
             gy = gy.take(segments[:, 0], axis=0)
@@ -280,7 +282,7 @@ class Convolution(Layer):
                 sums.add(by_segment)
 
     def sum_entries(self, by_entry: DeviceArray, out: DeviceArray, accumulate: bool) -> None:
-        """out (+)= the sums of [layers, entries, k] over layers and the entries of each edge."""
+        """`out` (+)= the sums of [layers, entries, k] over layers and the entries of each edge."""
         graph = self.graph
         args = (
             graph._index("id_offsets"), graph._index("id_entries"), by_entry, out, graph.num_edges,

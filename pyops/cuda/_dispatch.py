@@ -14,18 +14,18 @@ import numpy.typing as npt
 
 from .._call.arrays import VARIANTS, check_outputs, check_place, kind_of, on_device
 from .._call.broadcast import packed
-from .._call.indices import Indices
 from ..graph import Graph
 from . import ops
 from ._arguments import Arguments
-from ._array import DeviceArray
 from ._device import platform
 from ._graph import DeviceGraph
 from ._runtime import PRECISIONS, Runtime
 
 if TYPE_CHECKING:
+    from .._call.indices import Indices
     from .._call.phase import Phase
     from .._call.plan import Plan
+    from ._array import DeviceArray
 
 
 def run(

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import _neighbours as neighbours
-from ._array import DeviceArray, DType
 from ._heads import ALPHA, BACK, MEANS, SUMS, WEIGHTS, Attention, Features, Intermediates, Term
-from ._neighbours import Rows
-from ._runtime import Runtime
 
 if TYPE_CHECKING:
+    from ._array import DeviceArray, DType
     from ._declared import GatV2, TransformerConv
+    from ._neighbours import Rows
+    from ._runtime import Runtime
 
 IDENTITY = 2
 
@@ -79,7 +79,7 @@ class EntryAttention(Attention):
         self.entry_step(WEIGHTS, self.known, first=self.weights, second=self.tweights)
 
     def sum_values(self, out: DeviceArray) -> None:
-        """out (+)= the weighted sums of the values, or their tangents."""
+        """`out` (+)= the weighted sums of the values, or their tangents."""
         self.sum_sources(self.terms(self.weights, self.tweights, self.values, self.tvalues), out)
 
     def terms(

@@ -5,12 +5,14 @@ Arguments and results are arrays of the caller, which types them as those of Num
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _neighbours as neighbours
-from ._array import DeviceArray
-from ._graph import DeviceGraph
 from ._neighbours import Columns
+
+if TYPE_CHECKING:
+    from ._array import DeviceArray
+    from ._graph import DeviceGraph
 
 
 def argextremes(

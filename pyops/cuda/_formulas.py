@@ -8,9 +8,12 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from .._functions import ACTIVATIONS, FORMS, FUNCTIONS, SCORES, Function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _WORDS = {".and.": " and ", ".or.": " or ", "/=": "!="}
 _CALLS = {"abs": "fabs", "sign": "copysign", "max": "fmax", "min": "fmin"}

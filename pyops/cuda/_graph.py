@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from .._call.arrays import check_size
-from .._call.indices import Indices
-from ..graph import Graph
-from ._array import DeviceArray
 from ._device import Platform, platform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from .._call.indices import Indices
+    from ..graph import Graph
+    from ._array import DeviceArray
 
 SEGMENT = 1024
 """Most entries of a row segment."""

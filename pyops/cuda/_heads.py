@@ -5,18 +5,19 @@ Launches kernels/attend.cu and kernels/scores.cu.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from . import _neighbours as neighbours
 from ._array import DeviceArray, DType, Value
-from ._graph import DeviceGraph
 from ._neighbours import THREADS, Rows, blocks
-from ._runtime import Grid, Runtime
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ._declared import Gat, GatV2, TransformerConv
+    from ._graph import DeviceGraph
+    from ._runtime import Grid, Runtime
 
 WARP, VECTOR, SLOTS = 32, 4, 2
 WIDE = "attend_back", "gather", "multiply", "average"
@@ -106,7 +107,7 @@ class Heads:
         self, rows: Rows, positions: DeviceArray | None, terms: Sequence[Term], out: DeviceArray,
         accumulate: bool,
     ) -> None:  # fmt: skip
-        """out (+)= the sums over the rows of features times weights, 0 without terms.
+        """`out` (+)= the sums over the rows of features times weights, 0 without terms.
 
         Weights are in the order of the rows, or at `positions`, 1-based.
         """
@@ -229,7 +230,7 @@ class Attention(Softmax):
         return Features(self.a.gy, self.a.out_width, head_stride, scale)
 
     def sum_sources(self, terms: Sequence[Term], out: DeviceArray) -> None:
-        """out (+)= the weighted sums of source features by heads, side by side or averaged."""
+        """`out` (+)= the weighted sums of source features by heads, side by side or averaged."""
         a = self.a
         if a.concat:
             self.weighted_sums(self.rows_of_terms(), None, terms, out, a.accumulate)

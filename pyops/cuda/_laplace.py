@@ -1,6 +1,6 @@
-"""Exponentials  E_mj = exp(-mu_m t_j),  t_j = j / (n - 1), and the derivatives of
+"""Matrix of exponentials E and the derivatives of F, the sum over the samples of  a^T E b.
 
-    F = sum over the samples of  a^T E b.
+    E_mj = exp(-mu_m t_j),  t_j = j / (n - 1)
 
 The transform has cotangent a and input b; its transpose has input a and cotangent b.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._array import DeviceArray, required, store
-from ._runtime import Runtime
 
 if TYPE_CHECKING:
     from ._declared import LnoDecode, LnoEncode
+    from ._runtime import Runtime
 
 
 class Laplace:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ._array import DeviceArray, DType, Value
-from ._graph import DeviceGraph
-from ._runtime import Runtime
+if TYPE_CHECKING:
+    from ._array import DeviceArray, DType, Value
+    from ._graph import DeviceGraph
+    from ._runtime import Runtime
 
 SEGMENT = 256
 """Entries of a segment of a long row, as in kernels/common.cuh."""
@@ -105,7 +107,7 @@ def add(
     backward: bool = False,
     stride: int = 0,
 ) -> None:
-    """out (+)= the sums over the rows, see `sum_rows`."""
+    """`out` (+)= the sums over the rows, see `sum_rows`."""
     partial = rows.partial(rt, width, "float64")
     assert out.array is not None
     _launch(
@@ -118,7 +120,7 @@ def add(
 def add_table(
     rt: Runtime, rows: Rows, table: DeviceArray, out: DeviceArray, accumulate: bool
 ) -> None:
-    """out (+)= the sums over the rows of all columns of a table."""
+    """`out` (+)= the sums over the rows of all columns of a table."""
     width = table.shape[1]
     add(rt, rows, Columns(table, width), width, Columns(out, width), accumulate)
 
@@ -133,7 +135,7 @@ def extremes(
     accumulate: bool,
     argextremes: DeviceArray | None = None,
 ) -> None:
-    """out (+)= the column-wise maximum or minimum, and the entries that attain it."""
+    """`out` (+)= the column-wise maximum or minimum, and the entries that attain it."""
     partial = rows.partial(rt, width, values.dtype)
     firsts = rows.partial(rt, width, "int64")
     _launch(
@@ -156,8 +158,10 @@ def dot(
     mean: bool = False,
     argextremes: DeviceArray | None = None,
 ) -> None:
-    """out (+)= the products, summed by edge, of the table rows of entries with the gradients of
-    their destinations; the table has a row for each edge or for each source."""
+    """`out` (+)= the products, summed by edge, of table rows and gradients of destinations.
+
+    The table has a row for each edge or for each source.
+    """
     rows = of_edges(graph, nodes=None if by_edge else graph._index("in_nodes"))
     partial = rows.partial(rt, 1, "float64")
     _launch(
@@ -171,7 +175,7 @@ def gather(
     rt: Runtime, rows: Rows, positions: DeviceArray, table: DeviceArray, out: Columns,
     accumulate: bool,
 ) -> None:  # fmt: skip
-    """out (+)= the table row of each entry, gathered and stored at its position."""
+    """`out` (+)= the table row of each entry, gathered and stored at its position."""
     width = table.shape[1]
     args = (
         rows.entries, rows.nodes, rows.edges, positions, table, width, accumulate, out.array,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._array import DeviceArray, required, store
-from ._runtime import Runtime
 
 if TYPE_CHECKING:
     from ._declared import OnoDecode, OnoEncode, Orthonormalize
+    from ._runtime import Runtime
 
 
 class Orthonormal:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._array import DeviceArray
+if TYPE_CHECKING:
+    from ._array import DeviceArray
 
 CONSTANTS = {kind: np.array([1, 0], kind) for kind in "fd"}
 COMPUTE = {("f", False): 68, ("f", True): 77, ("d", False): 70}
@@ -96,8 +98,10 @@ def _cublas() -> ctypes.CDLL:
 
 
 def _operand(a: DeviceArray) -> tuple[DeviceArray, int, int]:
-    """Return a matrix with contiguous rows or columns, whether the columns are contiguous, and the
-    leading dimension."""
+    """Return a matrix for BLAS, 1 if its columns are contiguous or 0, and its leading dimension.
+
+    Copies a matrix that BLAS cannot read in place.
+    """
     size = a.itemsize
     for transposed, (step, far), (count, length) in (
         (0, (a.strides[-1], a.strides[-2]), a.shape[-2:]),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
-from ._array import DeviceArray, DType, Library, Value
 from ._compiler import cached
 from ._products import multiply
 from ._source import compose
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._array import DeviceArray, DType, Library, Value
 
 Grid: TypeAlias = int | tuple[int, int]
 _SHARED = 40 << 10

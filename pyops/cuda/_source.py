@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ._formulas import GENERATED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 KERNELS = Path(__file__).parent / "kernels"
 OPTIONS = ("--std=c++17",)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from . import _neighbours as neighbours
 from ._array import DeviceArray, Value, plus
 from ._convolution import RowSums
 from ._neighbours import Rows, blocks
-from ._runtime import Grid, Runtime
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ._declared import DimenetAggregate
+    from ._runtime import Grid, Runtime
 
 WARP, CHUNK, NODE_THREADS = 32, 8, 128
 MOST = 2**24

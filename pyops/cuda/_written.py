@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from ._arguments import Arguments
-from ._array import DeviceArray
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._arguments import Arguments
+    from ._array import DeviceArray
 
 
 class Written:

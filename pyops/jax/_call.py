@@ -7,20 +7,24 @@ import functools
 import hashlib
 import struct
 from collections import deque
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-import jax
 import numpy as np
 import numpy.typing as npt
 
 from .. import graph as _graph
 from .._call.arrays import VARIANTS
-from .._call.indices import Indices
 from .._call.operator import OPERATORS, Operator
-from .._schema import Procedure
 from . import _handler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import jax
+
+    from .._call.indices import Indices
+    from .._schema import Procedure
 
 _MOST_GRAPHS = 32
 _recent: deque[tuple[tuple[Indices, ...], tuple[int, ...], _graph.Graph]] = deque()

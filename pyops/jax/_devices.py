@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
 
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
 
 
 def with_common_axes(arrays: Sequence[jax.Array]) -> list[jax.Array]:

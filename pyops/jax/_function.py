@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +13,6 @@ import numpy as np
 
 from .._call.framework import FrameworkFunction
 from .._call.indices import check_bounds, check_length, check_rows, check_wanted
-from .._call.operator import Operator
-from .._schema import Indexed
 from ..graph import Graph as PlainGraph
 from ._call import Call, Constants
 from ._devices import with_common_axes
@@ -34,6 +31,12 @@ from ._graph import (
 )
 from ._primitives import bind, compiled
 from ._rules import value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._call.operator import Operator
+    from .._schema import Indexed
 
 _MOST_CHECKED = 16
 References: TypeAlias = "tuple[weakref.ref[jax.Array], ...]"

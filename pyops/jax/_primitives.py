@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching
 from jax.sharding import NamedSharding, PartitionSpec
@@ -17,6 +16,11 @@ from .._call.threads import limits
 from . import _handler
 from ._call import Call, run, text_of
 from ._devices import unsharded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jax.core import ShapedArray
 
 TARGET = "pyops"
 jax.ffi.register_ffi_target(TARGET, _handler.target(run, limits), platform="cpu")

@@ -10,17 +10,20 @@ primitives share the split of arguments, so they are one module.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, mlir
 
-from ._call import Call
 from ._primitives import bind, lowered, make_primitive, result_types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._call import Call
 
 MaybeArray: TypeAlias = "jax.Array | None"
 Symbolic: TypeAlias = "jax.Array | ad.Zero"

@@ -1,13 +1,17 @@
+"""Declaration of `dimenet_aggregate`: edge-to-edge aggregation of DimeNet++."""
+
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from .._call.arrays import Array
-from .._call.indices import Indices
 from .._call.operator import Operator
 from .._schema import Between
-from ..graph import Graph
+
+if TYPE_CHECKING:
+    from .._call.indices import Indices
+    from .._call.types import Array
+    from ..graph import Graph
 
 
 @functools.partial(

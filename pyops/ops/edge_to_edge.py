@@ -1,12 +1,16 @@
+"""Declaration of `edge_to_edge`: sum over the edges into the source of an edge."""
+
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from .._call.arrays import Array
-from .._call.indices import Indices
 from .._call.operator import Operator
-from ..graph import Graph
+
+if TYPE_CHECKING:
+    from .._call.indices import Indices
+    from .._call.types import Array
+    from ..graph import Graph
 
 
 @functools.partial(

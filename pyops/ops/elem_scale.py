@@ -1,10 +1,14 @@
+"""Declaration of `elem_scale`: featurewise scaling."""
+
 from __future__ import annotations
 
 import functools
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from .._call.arrays import Array
 from .._call.operator import Operator
+
+if TYPE_CHECKING:
+    from .._call.types import Array
 
 
 @functools.partial(Operator, also={"x": "elem_scale_input"})

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from .._call.arrays import Array
 from .._call.elementwise import Elementwise
-from .._call.operator import Operator
 from .._call.reduction import Reduction
 from .._functions import PUBLIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._call.operator import Operator
+    from .._call.types import Array
 
 ARITY = {function.name: function.arity for function in PUBLIC}
 REDUCTIONS = {
@@ -36,7 +39,8 @@ def declaration(name: str) -> Callable[..., Any]:
         x: Annotated[Array, "..."], *, negative_slope: float = 0.01
     ) -> Annotated[Array, "..."]:
         """negative_slope : float
-        Slope s of the negative side."""
+        Slope s of the negative side.
+        """  # noqa: D205
 
     def reduction(
         x: Annotated[Array, "..."],
@@ -55,7 +59,8 @@ def declaration(name: str) -> Callable[..., Any]:
         Returns
         -------
         array, the shape of x without these axes
-            Sums are taken in float64 whatever the type."""
+            Sums are taken in float64 whatever the type.
+        """  # noqa: D205
 
     if name in REDUCTIONS:
         return reduction
@@ -65,6 +70,7 @@ def declaration(name: str) -> Callable[..., Any]:
 
 
 def make_reduction(name: str) -> Reduction:
+    """Return the operator of a reduction, with its formula and the options in the docstring."""
     function = declaration(name)
     function.__name__ = name
     function.__doc__ = f"{REDUCTIONS[name]}\n\n{inspect.getdoc(function)}"

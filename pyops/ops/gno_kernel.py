@@ -1,9 +1,13 @@
+"""Declaration of `gno_kernel`: kernel network of the graph neural operator."""
+
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from .._call.arrays import Array
 from .._call.operator import Operator
+
+if TYPE_CHECKING:
+    from .._call.types import Array
 
 
 @Operator

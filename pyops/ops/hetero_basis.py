@@ -1,10 +1,14 @@
+"""Declaration of `hetero_basis`: basis-weighted sums over relations."""
+
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from .._call.arrays import Array
 from .._call.operator import Operator
-from ..graph import Graph
+
+if TYPE_CHECKING:
+    from .._call.types import Array
+    from ..graph import Graph
 
 
 @Operator

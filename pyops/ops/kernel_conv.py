@@ -1,11 +1,15 @@
+"""Declaration of `kernel_conv`: convolution with a given hidden layer."""
+
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from .._call.arrays import Array
 from .._call.operator import Operator
-from ..graph import Graph
+
+if TYPE_CHECKING:
+    from .._call.types import Array
+    from ..graph import Graph
 
 
 @functools.partial(

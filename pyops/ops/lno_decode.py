@@ -1,10 +1,14 @@
+"""Declaration of `lno_decode`: sums of decaying exponentials."""
+
 from __future__ import annotations
 
 import functools
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from .._call.arrays import Array
 from .._call.operator import Operator
+
+if TYPE_CHECKING:
+    from .._call.types import Array
 
 
 @functools.partial(Operator, sizes="num_samples points modes", also={"x": "lno_decode_input"})
@@ -14,7 +18,7 @@ def lno_decode(
     *,
     points: int,
 ) -> Annotated[Array, "num_samples, points"]:
-    r"""Sums of decaying exponentials on [0, 1]; the transpose of `lno_encode`.
+    r"""Sum of decaying exponentials on [0, 1]; the transpose of `lno_encode`.
 
     .. math:: u_{sj} = \sum_m e^{-\mu_m t_j} x_{sm}, \qquad t_j = j / (n - 1)
 

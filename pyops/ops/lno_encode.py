@@ -1,10 +1,14 @@
+"""Declaration of `lno_encode`: Laplace transform of functions on [0, 1]."""
+
 from __future__ import annotations
 
 import functools
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from .._call.arrays import Array
 from .._call.operator import Operator
+
+if TYPE_CHECKING:
+    from .._call.types import Array
 
 
 @functools.partial(Operator, also={"u": "lno_encode_input"})

@@ -1,10 +1,14 @@
+"""Declaration of `ono_decode`: expansion in an orthonormalised basis."""
+
 from __future__ import annotations
 
 import functools
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from .._call.arrays import Array
 from .._call.operator import Operator
+
+if TYPE_CHECKING:
+    from .._call.types import Array
 
 
 @functools.partial(

@@ -1,11 +1,15 @@
+"""Declaration of `segment_softmax`: softmax over incoming entries."""
+
 from __future__ import annotations
 
 import functools
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from .._call.arrays import Array
 from .._call.operator import Operator
-from ..graph import Graph
+
+if TYPE_CHECKING:
+    from .._call.types import Array
+    from ..graph import Graph
 
 
 @functools.partial(

@@ -1,10 +1,14 @@
+"""Declaration of `spherical_basis`: radial part of the spherical basis of DimeNet."""
+
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from .._call.arrays import Array
 from .._call.operator import Operator
 from .._schema import Between
+
+if TYPE_CHECKING:
+    from .._call.types import Array
 
 
 @Operator

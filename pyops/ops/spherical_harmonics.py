@@ -1,10 +1,14 @@
+"""Declaration of `spherical_harmonics`: real spherical harmonics."""
+
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from .._call.arrays import Array
 from .._call.operator import Operator
 from .._schema import Between
+
+if TYPE_CHECKING:
+    from .._call.types import Array
 
 
 @Operator

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .._call.operator import Operator
-from .._call.types import Array, Options
-from ..graph import Graph
 from ._host import in_memory, on_host, without_subclass
 from ._host import is_tracing as is_tracing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from torch.autograd.graph import Node
+
+    from .._call.operator import Operator
+    from .._call.types import Array, Options
     from ..cuda._graph import DeviceGraph
+    from ..graph import Graph
 
 MaybeTensor: TypeAlias = "Tensor | None"
 PhaseArgument: TypeAlias = "tuple[str, ...] | Tensor | None"

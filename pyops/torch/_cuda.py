@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +12,8 @@ from ..graph import Graph
 from ._host import in_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from ..cuda._array import DeviceArray
     from ..cuda._graph import DeviceGraph
     from ._call import AnyGraph, Call, MaybeTensor

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeGuard
-
-from torch import Tensor
 
 from .._call.arrays import on_device
 from .._call.framework import FrameworkFunction
-from .._call.operator import Operator
-from .._call.types import Options
 from ..graph import Graph
 from ._call import AnyGraph, Call, MaybeTensor, check, is_exporting, is_tracing
 from ._graph import Graph as TorchGraph
@@ -20,6 +15,12 @@ from ._onnx import translated
 from ._phases import Attention, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from .._call.operator import Operator
+    from .._call.types import Options
     from ..cuda._graph import DeviceGraph
 
 

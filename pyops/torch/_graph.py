@@ -12,8 +12,10 @@ from torch import Tensor
 
 from .. import graph as _graph
 from .._call.eager import eager
-from .._call.indices import Indices
 from ._call import is_jit_tracing, without_tracing
+
+if TYPE_CHECKING:
+    from .._call.indices import Indices
 
 _MOST_GRAPHS = 64
 _PREFIX = 64

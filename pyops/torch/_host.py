@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .._call.indices import Indices
+if TYPE_CHECKING:
+    from .._call.indices import Indices
 
 PLAIN = Tensor, torch.nn.Parameter
 _BEFORE_DISPATCH = torch._C.DispatchKey.PreDispatch

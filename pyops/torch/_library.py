@@ -7,22 +7,25 @@ integers as tensors, because that tracer represents sizes by tensors and integer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
-from .._call.operator import Operator
-from .._call.types import Options
 from ._call import Call, MaybeTensor, PhaseArgument, PhaseCall, is_jit_tracing, tensor_of
 from ._graph import Graph, TracedGraph, graph_of
 from ._host import without_subclass
 from ._onnx import untranslated
 from ._phase import BatchInfo, Phase, map_batch
 from ._phases import Attention, Gradient, Second, Tangent, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from .._call.operator import Operator
+    from .._call.types import Options
 
 LIBRARY = torch.library.Library("pyops", "DEF")
 SINGLE: dict[str, type[Phase[Tensor]]] = {k.name: k for k in (Value, Tangent, Attention)}

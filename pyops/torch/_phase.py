@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,7 +11,10 @@ from torch._C._functorch import is_legacy_batchedtensor
 from torch._functorch.utils import unwrap_dead_wrappers
 from torch.autograd import Function, forward_ad
 
-from ._call import MaybeTensor, PhaseArgument, PhaseCall
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ._call import MaybeTensor, PhaseArgument, PhaseCall
 
 Arguments: TypeAlias = "tuple[Any, ...]"
 """The call, the names of the requested results if there are several, and tensors."""

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
 
 from ._call import MaybeTensor, PhaseCall, by_name, needs_grad
 from ._phase import Arguments, Context, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Gradients: TypeAlias = "tuple[MaybeTensor, ...]"
 

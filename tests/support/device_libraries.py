@@ -6,11 +6,10 @@ import ctypes
 import importlib.resources
 import os
 import re
-from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -19,6 +18,9 @@ import pyops
 from pyops._call.operator import OPERATORS
 
 from .kernels import replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 os.environ.setdefault("ACC_DEVICE_TYPE", "host")
 os.environ.setdefault("OMP_TARGET_OFFLOAD", "DISABLED")

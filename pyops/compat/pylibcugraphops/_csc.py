@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
-from ..._call.arrays import Array
 from ..._call.indices import Indices, check_indices
 from ...graph import Graph
 from ._names import names_of_call
-from ._queue import AnyGraph
+
+if TYPE_CHECKING:
+    from ..._call.types import Array
+    from ._queue import AnyGraph
 
 Integers = npt.ArrayLike
 _NAMES = {"num_src": "n_src_nodes", "edge_ids": "map_csc_to_coo"}

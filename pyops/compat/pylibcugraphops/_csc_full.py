@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..._call.arrays import check_size
 from ..._call.indices import Indices, check_bounds, check_indices, frozen
-from ...graph import Graph
 from ._csc import (
     BipartiteCsc,
     Integers,
@@ -14,6 +13,9 @@ from ._csc import (
     bipartite_csc_int64,
     built,
 )
+
+if TYPE_CHECKING:
+    from ...graph import Graph
 
 
 class Csc(BipartiteCsc):

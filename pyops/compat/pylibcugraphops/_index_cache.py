@@ -8,13 +8,17 @@ The cache holds the most recent ones, and keeps their memory alive.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ._queue import Values, current_device, on_device
+from ._queue import current_device, on_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..._call.types import Values
 
 Found = TypeVar("Found")
 MOST = 24

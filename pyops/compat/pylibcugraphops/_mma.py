@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from ._queue import Values, current_device
+from ._queue import current_device
+
+if TYPE_CHECKING:
+    from ..._call.types import Values
 
 
 class MMAOp(Enum):

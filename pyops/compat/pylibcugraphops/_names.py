@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from ..._call.compound import COMPOUNDS
 from ..._call.operator import OPERATORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 REFUSALS = TypeError, ValueError, IndexError, OverflowError, NotImplementedError, MemoryError
 KNOWN = "|".join(["Graph", *OPERATORS, *COMPOUNDS])

@@ -11,22 +11,22 @@ CuPy's arrays implement.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from ..._call import arrays
-from ..._call.arrays import Array
-from ..._call.indices import Indices
-from ..._call.types import Values as Values
-from ...graph import Graph
 from ._names import names_of_call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from ..._call.indices import Indices
+    from ..._call.types import Array, Values
     from ...cuda import DeviceGraph
     from ...cuda._device import Platform
+    from ...graph import Graph
     from ._csc import BipartiteCsc
 
 Found = TypeVar("Found", bound="Array | Indices")
@@ -123,8 +123,11 @@ def signature_of(
     optional: Collection[str] = (),
     keywords: Mapping[str, object] | None = None,
 ) -> inspect.Signature:
-    """Return the signature of a call, for arguments that are arrays where HINTS has no other type;
-    those that are `optional` have no default but may be None."""
+    """Return the signature of a call.
+
+    Arguments are arrays unless HINTS has another type. Those that are `optional` have no default
+    but may be None.
+    """
     by_name, parameters = keywords or {}, []
     values = dict.fromkeys(names, inspect.Parameter.empty) | {**defaults, **by_name}
     for name, default in values.items():

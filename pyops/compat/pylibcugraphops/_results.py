@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from ..._call.arrays import Array
-from ..._call.indices import Indices
 from ._queue import check_numbers, check_output, current_device
+
+if TYPE_CHECKING:
+    from ..._call.indices import Indices
+    from ..._call.types import Array
 
 
 def write(caller: str, **outputs: tuple[object, Array | Indices | None]) -> None:

@@ -18,17 +18,22 @@ and second derivatives by distances; these calls omit them as the original does.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from ..._call.arrays import Array
-from ..._call.operator import Operator
+from ..._call.types import Values
 from ...dimenet import dimenet_basis
 from ...ops.dimenet_aggregate import dimenet_aggregate
 from ._edge_lists import graph_of
 from ._mma import MMAOp as MMAOp
 from ._mma import precision_of
-from ._queue import Values, check_array, queue, signature_of
+from ._queue import check_array, queue, signature_of
 from ._results import write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..._call.operator import Operator
+    from ..._call.types import Array
 
 _BASIS = {
     "distances": "input_vector",

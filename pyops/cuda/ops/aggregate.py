@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from .. import _neighbours as neighbours
 from .._array import DeviceArray, required
 from .._neighbours import Columns, Rows
-from .._runtime import Runtime
 from .._written import Written
 
 if TYPE_CHECKING:
     from .._declared import Aggregate
+    from .._runtime import Runtime
 
 MEAN, MAX = 2, 3
 
@@ -72,6 +72,7 @@ def _add_own(a: Aggregate, own: DeviceArray | None, accumulate: bool, y: DeviceA
 
 
 def forward(rt: Runtime, a: Aggregate) -> None:
+    """Compute y."""
     for part in _parts(a):
         rows, out = _incoming(a, part, a.weight), Columns(a.y, _width(a), part.first)
         if a.reduce >= MAX:
@@ -133,6 +134,7 @@ class _Derivatives:
 
 
 def backward(rt: Runtime, a: Aggregate) -> None:
+    """Compute gx, gedge, gweight and gown, as requested."""
     derivatives, written = _Derivatives(rt, a), Written(a)
     for part in _parts(a):
         out = a.array(f"g{part.name}")
@@ -146,6 +148,7 @@ def backward(rt: Runtime, a: Aggregate) -> None:
 
 
 def double_backward(rt: Runtime, a: Aggregate) -> None:
+    """Compute dx, dedge, dweight, down and dgy, as requested."""
     derivatives, written = _Derivatives(rt, a), Written(a)
     for part in _parts(a):
         tangent, out = a.array(f"h{part.name}"), a.array(f"d{part.name}")

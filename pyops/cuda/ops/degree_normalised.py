@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from .. import _neighbours as neighbours
 from .._array import DeviceArray, required
 from .._neighbours import Columns, Rows
-from .._runtime import Runtime
 from .._written import Written
 
 if TYPE_CHECKING:
     from .._declared import DegreeNormalised
+    from .._runtime import Runtime
 
 
 class _Sums:
@@ -54,10 +54,12 @@ class _Sums:
 
 
 def forward(rt: Runtime, a: DegreeNormalised) -> None:
+    """Compute y."""
     _Sums(rt, a).add(a.x, a.weight, a.y, a.accumulate)
 
 
 def backward(rt: Runtime, a: DegreeNormalised) -> None:
+    """Compute gx and gweight, as requested."""
     sums = _Sums(rt, a)
     if a.gx is not None:
         sums.by_x(a.weight, a.gx, a.accumulate)
@@ -66,6 +68,7 @@ def backward(rt: Runtime, a: DegreeNormalised) -> None:
 
 
 def double_backward(rt: Runtime, a: DegreeNormalised) -> None:
+    """Compute dx, dweight and dgy, as requested."""
     sums, written = _Sums(rt, a), Written(a)
     if a.hweight is not None and a.dx is not None:
         sums.by_x(a.hweight, a.dx, written("dx"))

@@ -9,17 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._array import DeviceArray, plus, required, store
-from .._runtime import Runtime
 from .._triplets import Triplets, Weights
 from .._written import Written
 
 if TYPE_CHECKING:
     from .._declared import DimenetAggregate
+    from .._runtime import Runtime
 
 NAMES = "vectors", "radial", "embedding", "weights"
 
 
 def forward(rt: Runtime, a: DimenetAggregate) -> None:
+    """Compute y."""
     triplets = Triplets(rt, a)
     y = triplets.empty(a.num_entries, a.channels)
     triplets.incoming_pairs(False, None, y)
@@ -118,10 +119,12 @@ def _gradients(triplets: Triplets, prefix: str, y: DeviceArray | None) -> None:
 
 
 def backward(rt: Runtime, a: DimenetAggregate) -> None:
+    """Compute gvectors, gradial, gembedding and gweights, as requested."""
     _gradients(Triplets(rt, a), "g", None)
 
 
 def double_backward(rt: Runtime, a: DimenetAggregate) -> None:
+    """Compute dvectors, dradial, dembedding, dweights and dgy, as requested."""
     if all(a.array("h" + name) is None for name in NAMES):
         Written(a).finish(*("d" + name for name in NAMES), "dgy")
         return

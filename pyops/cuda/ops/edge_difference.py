@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from .. import _neighbours as neighbours
 from .._array import DeviceArray, required
 from .._neighbours import Columns, Rows
-from .._runtime import Runtime
 from .._written import Written
 
 if TYPE_CHECKING:
     from .._declared import EdgeDifference
+    from .._runtime import Runtime
 
 
 def _subtract(
@@ -30,10 +30,12 @@ def _subtract(
 
 
 def forward(rt: Runtime, a: EdgeDifference) -> None:
+    """Compute y."""
     _subtract(rt, a, a.x_src, a.x_dst, a.y)
 
 
 def backward(rt: Runtime, a: EdgeDifference) -> None:
+    """Compute gx_src and gx_dst, as requested."""
     if a.gx_src is not None:
         rows = neighbours.outgoing(a.graph, edges=a.in_order[a.out_entries - 1])
         neighbours.add_table(rt, rows, required(a.gy), a.gx_src, a.accumulate)
@@ -45,6 +47,7 @@ def backward(rt: Runtime, a: EdgeDifference) -> None:
 
 
 def double_backward(rt: Runtime, a: EdgeDifference) -> None:
+    """Compute dgy if requested; dx_src and dx_dst are 0."""
     if a.dgy is not None:
         _subtract(rt, a, a.hx_src, a.hx_dst, a.dgy)
     Written(a).finish("dx_src", "dx_dst")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from .. import _neighbours as neighbours
 from .._array import DeviceArray, required
 from .._neighbours import THREADS, Rows, grid_of, lanes_of
-from .._runtime import Runtime
 from .._written import Written
 
 if TYPE_CHECKING:
     from .._declared import EdgeToEdge
+    from .._runtime import Runtime
 
 BUT_IMAGE = 2
 
@@ -37,16 +37,19 @@ def _incoming(rt: Runtime, a: EdgeToEdge, h: DeviceArray, y: DeviceArray, accumu
 
 
 def forward(rt: Runtime, a: EdgeToEdge) -> None:
+    """Compute y."""
     _incoming(rt, a, a.h, a.y, a.accumulate)
 
 
 def backward(rt: Runtime, a: EdgeToEdge) -> None:
+    """Compute gh if requested."""
     if a.gh is not None:
         rows, ends = neighbours.outgoing(a.graph, edges=a.out_edges), neighbours.owners(a.graph)
         _sum(rt, a, rows, ends, required(a.gy), a.gh, a.accumulate)
 
 
 def double_backward(rt: Runtime, a: EdgeToEdge) -> None:
+    """Compute dgy if requested; dh is 0."""
     written = Written(a)
     if a.hh is not None and a.dgy is not None:
         _incoming(rt, a, a.hh, a.dgy, written("dgy"))

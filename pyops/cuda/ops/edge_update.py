@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
-from .._array import DeviceArray
 from .._neighbours import Columns, Rows
-from .._runtime import Runtime
 from .._written import Written
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .._array import DeviceArray
     from .._declared import EdgeUpdate
+    from .._runtime import Runtime
 
 CONCAT = 1
 ENDS = "x_src", "x_dst", "edge"
@@ -49,10 +50,12 @@ def _store(
 
 
 def forward(rt: Runtime, a: EdgeUpdate) -> None:
+    """Compute y."""
     _store(rt, a, {"x_src": a.x_src, "x_dst": a.x_dst, "edge": a.edge}, a.y)
 
 
 def backward(rt: Runtime, a: EdgeUpdate) -> None:
+    """Compute gx_src, gx_dst and gedge, as requested."""
     order = a.in_order
     for name, columns in _parts(a).items():
         out = a.array(f"g{name}")
@@ -70,6 +73,7 @@ def backward(rt: Runtime, a: EdgeUpdate) -> None:
 
 
 def double_backward(rt: Runtime, a: EdgeUpdate) -> None:
+    """Compute dgy if requested; dx_src, dx_dst and dedge are 0."""
     Written(a).finish(*(f"d{name}" for name in ENDS))
     if a.dgy is not None:
         _store(rt, a, {"x_src": a.hx_src, "x_dst": a.hx_dst, "edge": a.hedge}, a.dgy)

@@ -1,30 +1,36 @@
+"""Featurewise scaling on a device, run as the elementwise product."""
+
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..._call.broadcast import make_layout, packed, spread
 from ..._call.elementwise import ARRAYS
 from ..._functions import CODES
 from .._array import DeviceArray, store
-from .._runtime import Runtime
 from . import elementwise
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .._declared import ElemScale
+    from .._runtime import Runtime
 
 
 def forward(rt: Runtime, a: ElemScale) -> None:
+    """Compute y."""
     if not _is_empty(a, [a.y]):
         elementwise.forward(rt, _product(a, "forward", 1))
 
 
 def backward(rt: Runtime, a: ElemScale) -> None:
+    """Compute gx and gscale, as requested."""
     if not _is_empty(a, [a.gx, a.gscale]):
         elementwise.backward(rt, _product(a, "backward", 2))
 
 
 def double_backward(rt: Runtime, a: ElemScale) -> None:
+    """Compute dx, dscale and dgy, as requested."""
     if not _is_empty(a, [a.dx, a.dscale, a.dgy]):
         elementwise.double_backward(rt, _product(a, "double_backward", 3))
 

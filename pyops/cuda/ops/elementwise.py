@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +12,12 @@ import numpy.typing as npt
 from ..._call.broadcast import Strides, make_layout, packed, spread
 from ..._functions import CODES, FORMS, FUNCTIONS
 from .._arguments import Arguments, Table
-from .._array import DeviceArray
-from .._runtime import Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .._array import DeviceArray
+    from .._runtime import Runtime
 
 OPERANDS = "x1", "x2", "gy", "hx1", "hx2"
 THREADS = 256
@@ -60,14 +63,17 @@ class Pass(NamedTuple):
 
 
 def forward(rt: Runtime, a: Elementwise) -> None:
+    """Compute y."""
     _evaluate(rt, a, OPERANDS[:2], ["y"], [1])
 
 
 def backward(rt: Runtime, a: Elementwise) -> None:
+    """Compute gx1 and gx2, as requested."""
     _evaluate(rt, a, OPERANDS[:3], ["gx1", "gx2"], [2, 3])
 
 
 def double_backward(rt: Runtime, a: Elementwise) -> None:
+    """Compute dx1, dx2 and dgy, as requested."""
     forms = [6 + a.given, 9 + a.given, 3 + a.given] if a.given else [0, 0, 0]
     _evaluate(rt, a, OPERANDS, ["dx1", "dx2", "dgy"], forms)
 
@@ -85,6 +91,7 @@ def extreme_backward(rt: Runtime, a: Extreme) -> None:
 
 
 def extreme_double_backward(rt: Runtime, a: Extreme) -> None:
+    """Compute dgy, the mean of hx over the elements that attain the extreme; dx is 0."""
     if a.dx is not None and not a.accumulate:
         a.dx[...] = 0
     if a.dgy is None:

@@ -6,19 +6,20 @@ once more, by their sources. The weights, [entries, heads], are kept for the dur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
-from .._array import DeviceArray, Value
 from .._heads import ALPHA, BACK, MEANS, SUMS, WARP, WEIGHTS, Attention, Intermediates
 from .._neighbours import THREADS, blocks
-from .._runtime import Runtime
 from .._written import Written
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .._array import DeviceArray, Value
     from .._declared import Gat
+    from .._runtime import Runtime
 
 SIDES = "x_src", "x_dst", "edge_features"
 BY_SCORES = *SIDES, "attention"
@@ -99,7 +100,7 @@ class _NodeAttention(Attention):
         self, prefix: str, by_sides: Sequence[DeviceArray | None], out: DeviceArray,
         accumulate: bool,
     ) -> None:  # fmt: skip
-        """out (+)= the gradients by the attention block: scores times features or tangents."""
+        """`out` (+)= the gradients by the attention block: scores times features or tangents."""
         a = self.a
         each = max(64, -(-max(a.num_src, a.num_dst) // 128))
         args: list[Value] = []
@@ -124,17 +125,20 @@ class _NodeAttention(Attention):
 
 
 def forward(rt: Runtime, a: Gat) -> None:
+    """Compute y."""
     gat = _NodeAttention(rt, a)
     gat.sum_sources([(gat.weights(), gat.by_head(a.x_src))], a.y)
 
 
 def attention(rt: Runtime, a: Gat) -> None:
+    """Compute alpha."""
     gat = _NodeAttention(rt, a)
     gat.softmax()
     gat.entry_step(ALPHA, first=a.alpha)
 
 
 def backward(rt: Runtime, a: Gat) -> None:
+    """Compute the gradients by features, attention and mask, as requested."""
     gat, written = _NodeAttention(rt, a), Written(a)
     weights, dots = gat.weights(), gat.by_entry()
     rows = neighbours.outgoing(a.graph, nodes=a.out_nodes)
@@ -163,8 +167,10 @@ def backward(rt: Runtime, a: Gat) -> None:
 def _by_sides(
     gat: _NodeAttention, weights: DeviceArray, dots: DeviceArray, masked: DeviceArray | None
 ) -> list[DeviceArray | None]:
-    """Return the gradients by the scores of each side, from the products in CSR order; none if no
-    gradient through the scores is requested."""
+    """Return the gradients by the scores of each side, from the products in CSR order.
+
+    The list is empty if no gradient through the scores is requested.
+    """
     a, by_source = gat.a, gat.by_entry()
     wanted = gat.wants("g")
     by_entry: DeviceArray | None
@@ -190,6 +196,7 @@ def _by_sides(
 
 
 def double_backward(rt: Runtime, a: Gat) -> None:
+    """Compute dgy and the second-order gradients by all inputs, as requested."""
     gat, written = _NodeAttention(rt, a), Written(a)
     gat.softmax()
     by_side = [rt.zeros((rows, gat.heads), gat.dtype) for rows, _ in gat.sides()]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._array import DeviceArray, Value
 from .._entry_attention import EntryAttention
 from .._heads import WARP
 from .._neighbours import THREADS, Rows, blocks
-from .._runtime import Grid, Runtime
 
 if TYPE_CHECKING:
+    from .._array import DeviceArray, Value
     from .._declared import GatV2
+    from .._runtime import Grid, Runtime
 
 ENTRIES = 256
 """Entries per block in the sum of the gradient by the attention vector."""
@@ -73,7 +73,7 @@ class _SumAttention(EntryAttention):
         edges: DeviceArray | None, positions: DeviceArray | None,
         by_scores: tuple[DeviceArray, DeviceArray | None], accumulate: bool, out: DeviceArray,
     ) -> None:  # fmt: skip
-        """out (+)= the gradients by the sums of both ends, summed over the rows of a side."""
+        """`out` (+)= the gradients by the sums of both ends, summed over the rows of a side."""
         chunks, partial = self.chunks(self.parts), self.partial(rows)
         for segments, units in ((1, rows.segments), (0, rows.count)):
             self.launch(
@@ -100,16 +100,20 @@ class _SumAttention(EntryAttention):
 
 
 def forward(rt: Runtime, a: GatV2) -> None:
+    """Compute y."""
     _SumAttention(rt, a).sum_values(a.y)
 
 
 def attention(rt: Runtime, a: GatV2) -> None:
+    """Compute alpha."""
     _SumAttention(rt, a).store_alpha()
 
 
 def backward(rt: Runtime, a: GatV2) -> None:
+    """Compute the gradients by features, attention and mask, as requested."""
     _SumAttention(rt, a).vjp("g")
 
 
 def double_backward(rt: Runtime, a: GatV2) -> None:
+    """Compute dgy and the second-order gradients by all inputs, as requested."""
     _SumAttention(rt, a, second=True).double_backward()

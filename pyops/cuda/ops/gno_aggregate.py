@@ -1,22 +1,27 @@
+"""Sums of neighbour features times edge matrices, on a device."""
+
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._array import DeviceArray, required
-from .._runtime import Runtime
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .._declared import GnoAggregate
+    from .._runtime import Runtime
 
 GROUPS = 256
 
 
 def forward(rt: Runtime, a: GnoAggregate) -> None:
+    """Compute y."""
     _rows(rt, a, "in", [(a.kappa, a.features)], a.y)
 
 
 def backward(rt: Runtime, a: GnoAggregate) -> None:
+    """Compute gfeatures and gkappa, as requested."""
     if a.gfeatures is not None:
         _rows(rt, a, "out", [(a.kappa, a.gy)], a.gfeatures)
     if a.gkappa is not None:
@@ -24,6 +29,7 @@ def backward(rt: Runtime, a: GnoAggregate) -> None:
 
 
 def double_backward(rt: Runtime, a: GnoAggregate) -> None:
+    """Compute dfeatures, dkappa and dgy, as requested."""
     if a.dfeatures is not None:
         _rows(rt, a, "out", [(a.hkappa, a.gy)], a.dfeatures)
     if a.dkappa is not None:
@@ -39,8 +45,10 @@ def _rows(
     pairs: Sequence[tuple[DeviceArray | None, DeviceArray | None]],
     y: DeviceArray,
 ) -> None:
-    """y (+)= the sums over the rows of a side of features times edge matrices, where both are
-    given."""
+    """`y` (+)= the sums over the rows of a side of features times edge matrices.
+
+    Pairs of which one is None are skipped.
+    """
     names = "segments", "joins", "nodes", "edges"
     segments, joins, nodes, edges = (a.graph._index(f"{side}_{name}") for name in names)
     kernel = "into_rows" if side == "in" else "out_of_rows"
@@ -62,7 +70,7 @@ def _rows(
 
 
 def _products(rt: Runtime, a: GnoAggregate, features: DeviceArray | None, y: DeviceArray) -> None:
-    """y (+)= h (x) g of every edge."""
+    """`y` (+)= h (x) g of every edge."""
     if features is None:
         if not a.accumulate:
             y[...] = 0

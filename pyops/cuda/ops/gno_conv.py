@@ -1,19 +1,23 @@
+"""Convolution with the kernel network of the graph neural operator, on a device."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from .._convolution import Convolution
-from .._runtime import Runtime
 
 if TYPE_CHECKING:
     from .._declared import GnoConv
+    from .._runtime import Runtime
 
 
 def forward(rt: Runtime, a: GnoConv) -> None:
+    """Compute y."""
     Convolution(rt, a).forward(a.y)
 
 
 def backward(rt: Runtime, a: GnoConv) -> None:
+    """Compute gfeatures, gcoords and gparams, as requested."""
     conv = Convolution(rt, a)
     if a.gfeatures is not None:
         conv.by_features(False, a.gfeatures)
@@ -24,6 +28,7 @@ def backward(rt: Runtime, a: GnoConv) -> None:
 
 
 def double_backward(rt: Runtime, a: GnoConv) -> None:
+    """Compute dfeatures, dcoords, dparams and dgy, as requested."""
     conv = Convolution(rt, a)
     if a.dgy is not None:
         conv.derivative(a.dgy)

@@ -1,13 +1,15 @@
+"""Kernel network of the graph neural operator on a device, in batches of edges."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from .._array import DeviceArray, required, store
 from .._convolution import WORKSPACE, Layer, RowSums, blocks
-from .._runtime import Runtime
 
 if TYPE_CHECKING:
     from .._declared import GnoKernel
+    from .._runtime import Runtime
 
 
 class Network(Layer):
@@ -55,6 +57,7 @@ class Network(Layer):
 
 
 def forward(rt: Runtime, a: GnoKernel) -> None:
+    """Compute y."""
     net = Network(rt, a)
     for batch in net.batches:
         product = net.multiply(net.value(batch, False), net.matrix)
@@ -62,10 +65,12 @@ def forward(rt: Runtime, a: GnoKernel) -> None:
 
 
 def backward(rt: Runtime, a: GnoKernel) -> None:
+    """Compute gcoords and gparams, as requested."""
     _gradients(Network(rt, a), False, a.gcoords, a.gparams)
 
 
 def double_backward(rt: Runtime, a: GnoKernel) -> None:
+    """Compute dcoords, dparams and dgy, as requested."""
     net = Network(rt, a)
     if a.dgy is not None:
         for batch in net.batches:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
-from .._array import DeviceArray
 from .._heads import Features, Heads
-from .._runtime import Runtime
 from .._written import Written
 
 if TYPE_CHECKING:
+    from .._array import DeviceArray
     from .._declared import HeteroBasis
+    from .._runtime import Runtime
 
 
 class _Bases(Heads):
@@ -39,10 +39,12 @@ class _Bases(Heads):
 
 
 def forward(rt: Runtime, a: HeteroBasis) -> None:
+    """Compute y."""
     _Bases(rt, a).add(a.x, a.weight, a.y, a.accumulate)
 
 
 def backward(rt: Runtime, a: HeteroBasis) -> None:
+    """Compute gx and gweight, as requested."""
     bases = _Bases(rt, a)
     if a.gx is not None:
         bases.by_x(a.weight, a.gx, a.accumulate)
@@ -51,6 +53,7 @@ def backward(rt: Runtime, a: HeteroBasis) -> None:
 
 
 def double_backward(rt: Runtime, a: HeteroBasis) -> None:
+    """Compute dx, dweight and dgy, as requested."""
     bases, written = _Bases(rt, a), Written(a)
     if a.hweight is not None and a.dx is not None:
         bases.by_x(a.hweight, a.dx, written("dx"))

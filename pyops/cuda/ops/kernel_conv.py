@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from .._array import DeviceArray, plus, store
 from .._convolution import Convolution
-from .._runtime import Runtime
 
 if TYPE_CHECKING:
     from .._declared import KernelConv
+    from .._runtime import Runtime
 
 DIAGONAL = MEAN = 2
 
@@ -131,10 +131,12 @@ class _GivenLayer(Convolution):
 
 
 def forward(rt: Runtime, a: KernelConv) -> None:
+    """Compute y."""
     _GivenLayer(rt, a).forward(a.y)
 
 
 def backward(rt: Runtime, a: KernelConv) -> None:
+    """Compute the gradients by features, layer, factors, weight and bias, as requested."""
     conv = _GivenLayer(rt, a)
     if a.gfeatures is not None:
         conv.by_features(False, a.gfeatures)
@@ -143,6 +145,7 @@ def backward(rt: Runtime, a: KernelConv) -> None:
 
 
 def double_backward(rt: Runtime, a: KernelConv) -> None:
+    """Compute dgy and the second-order gradients by all inputs, as requested."""
     conv = _GivenLayer(rt, a)
     if a.dgy is not None:
         conv.derivative(a.dgy)

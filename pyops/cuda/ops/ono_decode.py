@@ -1,21 +1,25 @@
+"""Functions from coefficients in an orthonormalised basis, on a device."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from .._array import required, store
 from .._orthonormal import Orthonormal
-from .._runtime import Runtime
 
 if TYPE_CHECKING:
     from .._declared import OnoDecode
+    from .._runtime import Runtime
 
 
 def forward(rt: Runtime, a: OnoDecode) -> None:
+    """Compute y."""
     f = Orthonormal(rt, a)
     store(a.y, [f.multiply(a.x, f.q)], a.accumulate)
 
 
 def backward(rt: Runtime, a: OnoDecode) -> None:
+    """Compute gx and gbasis, as requested."""
     f = Orthonormal(rt, a)
     _by_input(f, a)
     if a.gbasis is not None:
@@ -23,6 +27,7 @@ def backward(rt: Runtime, a: OnoDecode) -> None:
 
 
 def by_sample(rt: Runtime, a: OnoDecode) -> None:
+    """Compute gx and gbasis, without the sum over the samples, as requested."""
     f = Orthonormal(rt, a)
     _by_input(f, a)
     if a.gbasis is not None:
@@ -35,4 +40,5 @@ def _by_input(f: Orthonormal, a: OnoDecode) -> None:
 
 
 def double_backward(rt: Runtime, a: OnoDecode) -> None:
+    """Compute dx, dbasis and dgy, as requested."""
     Orthonormal(rt, a).second(a.gy, a.x, None, a.hx, a.dgy, a.dx)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .._array import DeviceArray
 from .._heads import ALPHA, BACK, MEANS, SUMS, WEIGHTS, Intermediates, Softmax
-from .._runtime import Runtime
 from .._written import Written
 
 if TYPE_CHECKING:
+    from .._array import DeviceArray
     from .._declared import SegmentSoftmax
+    from .._runtime import Runtime
 
 IDENTITY = 2
 
@@ -32,6 +32,7 @@ class _Segments(Softmax):
 
 
 def forward(rt: Runtime, a: SegmentSoftmax) -> None:
+    """Compute y."""
     segments = _Segments(rt, a)
     alpha = segments.by_entry()
     segments.entry_step(ALPHA, first=alpha)
@@ -39,6 +40,7 @@ def forward(rt: Runtime, a: SegmentSoftmax) -> None:
 
 
 def backward(rt: Runtime, a: SegmentSoftmax) -> None:
+    """Compute glogits if requested."""
     if a.glogits is None:
         return
     segments, known = _Segments(rt, a), Intermediates(positions=a.in_order, dots=a.gy)
@@ -50,6 +52,7 @@ def backward(rt: Runtime, a: SegmentSoftmax) -> None:
 
 
 def double_backward(rt: Runtime, a: SegmentSoftmax) -> None:
+    """Compute dlogits and dgy, as requested."""
     written = Written(a)
     if a.hlogits is not None:
         segments = _Segments(rt, a)

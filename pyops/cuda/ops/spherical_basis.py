@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._bessel import Basis, zeros_and_norms
-from .._runtime import Runtime
 
 if TYPE_CHECKING:
     from .._declared import SphericalBasis
+    from .._runtime import Runtime
 
 
 def _basis(rt: Runtime, a: SphericalBasis) -> Basis:
@@ -18,12 +18,15 @@ def _basis(rt: Runtime, a: SphericalBasis) -> Basis:
 
 
 def forward(rt: Runtime, a: SphericalBasis) -> None:
+    """Compute y."""
     _basis(rt, a).evaluate()
 
 
 def backward(rt: Runtime, a: SphericalBasis) -> None:
+    """Compute gdistances if requested."""
     _basis(rt, a).vjp(a.gdistances)
 
 
 def double_backward(rt: Runtime, a: SphericalBasis) -> None:
+    """Compute ddistances and dgy, as requested."""
     _basis(rt, a).vjp(a.ddistances, None, a.dgy, True, a.hdistances)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .._array import DeviceArray, Value
 from .._neighbours import THREADS, blocks
-from .._runtime import Runtime
 from .._written import Written
 
 if TYPE_CHECKING:
+    from .._array import DeviceArray, Value
     from .._declared import SphericalHarmonics
+    from .._runtime import Runtime
 
 LANES = 8
 
@@ -53,15 +53,18 @@ def _run(
 
 
 def forward(rt: Runtime, a: SphericalHarmonics) -> None:
+    """Compute y."""
     _run(rt, a, "evaluate", None, a.accumulate, a.y)
 
 
 def backward(rt: Runtime, a: SphericalHarmonics) -> None:
+    """Compute gvectors if requested."""
     if a.gvectors is not None:
         _run(rt, a, "pull", None, a.gy, a.accumulate, a.gvectors)
 
 
 def double_backward(rt: Runtime, a: SphericalHarmonics) -> None:
+    """Compute dvectors and dgy, as requested."""
     written = Written(a)
     if a.hvectors is not None and a.dvectors is not None:
         _run(rt, a, "pull", a.hvectors, a.gy, written("dvectors"), a.dvectors)

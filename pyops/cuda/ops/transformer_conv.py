@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._entry_attention import EntryAttention
-from .._heads import Term
-from .._runtime import Runtime
 
 if TYPE_CHECKING:
     from .._declared import TransformerConv
+    from .._heads import Term
+    from .._runtime import Runtime
 
 
 class _DotAttention(EntryAttention):
@@ -58,16 +58,20 @@ class _DotAttention(EntryAttention):
 
 
 def forward(rt: Runtime, a: TransformerConv) -> None:
+    """Compute y."""
     _DotAttention(rt, a).sum_values(a.y)
 
 
 def attention(rt: Runtime, a: TransformerConv) -> None:
+    """Compute alpha."""
     _DotAttention(rt, a).store_alpha()
 
 
 def backward(rt: Runtime, a: TransformerConv) -> None:
+    """Compute gquery, gkey, gvalue, gedge_features and gmask, as requested."""
     _DotAttention(rt, a).vjp("g")
 
 
 def double_backward(rt: Runtime, a: TransformerConv) -> None:
+    """Compute dgy and the second-order gradients by all inputs, as requested."""
     _DotAttention(rt, a, second=True).double_backward()

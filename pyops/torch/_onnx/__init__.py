@@ -5,19 +5,23 @@ Both exporters, of traces and of programs, record these functions in place of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..._call.operator import Operator
-from ..._call.types import Options
 from ..._functions import PUBLIC
 from .._call import MaybeTensor, tensor_of
-from .._graph import Graph, TracedGraph
 from . import attention, operators
 from .entries import Entries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..._call.operator import Operator
+    from ..._call.types import Options
+    from .._graph import Graph, TracedGraph
 
 VALUES: Mapping[str, Callable[..., Tensor]] = {
     function.name: value

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from torch import Tensor
 from torch.nn import functional
 
-from .._call import MaybeTensor
-from .entries import Entries
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from .._call import MaybeTensor
+    from .entries import Entries
 
 
 def _by_heads(x: Tensor, heads: int) -> Tensor:

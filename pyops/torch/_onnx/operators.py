@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .._call import MaybeTensor
 from .entries import Entries, sum_by_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._call import MaybeTensor
 
 
 def aggregate(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from .._call import is_tracing
 from ._edges.edge_index import EdgeIndex, SizedIndex, is_sparse, order_of, with_values
-from ._edges.layer_edges import Edges
 from ._functions import softmax
 from ._messages import Aggr, Flow, Messages, Pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch.nn import Parameter
+
+    from ._edges.layer_edges import Edges
 
 Weighted: TypeAlias = "tuple[EdgeIndex | SizedIndex, Tensor]"
 """Edges and their attention weights."""

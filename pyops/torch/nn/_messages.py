@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,6 +22,9 @@ from ._edges.layer_edges import Edges, edges_of
 from ._edges.routes import ALWAYS
 from ._functions import scatter
 from ._linear import is_linear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 Pair: TypeAlias = "tuple[Tensor, Tensor | None]"
 Size: TypeAlias = "tuple[int | None, int | None] | None"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from ...graph import Graph
 from .. import aggregate, edge_update
-from .._graph import TracedGraph
+
+if TYPE_CHECKING:
+    from ...graph import Graph
+    from .._graph import TracedGraph
 
 
 def gathered(graph: Graph | TracedGraph, f: Tensor) -> Tensor:

@@ -1,3 +1,5 @@
+"""Replacement for PyTorch Geometric's `BesselBasisLayer`."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Replacement for PyTorch Geometric's `DimeNetPlusPlus`."""
+
 from __future__ import annotations
 
 import torch

@@ -1,14 +1,19 @@
+"""Replacement for PyTorch Geometric's `EmbeddingBlock`."""
+
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import Embedding, Linear
 
 from .._host import without_subclass
-from ._dimenet import Activation
 from ._linear import is_linear
+
+if TYPE_CHECKING:
+    from ._dimenet import Activation
 
 
 class EmbeddingBlock(torch.nn.Module):

@@ -1,4 +1,8 @@
+"""Replacement for PyTorch Geometric's `GATConv`."""
+
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -9,8 +13,10 @@ from ._attention import Attention, Weighted
 from ._edges.edge_index import EdgeIndex, check_device
 from ._edges.layer_edges import Edges, Fill, least
 from ._linear import Linear, glorot, is_linear, zeros
-from ._messages import Aggr, Flow, Pair, Size
 from ._reductions import contiguous_gradient
+
+if TYPE_CHECKING:
+    from ._messages import Aggr, Flow, Pair, Size
 
 
 class GATConv(Attention):

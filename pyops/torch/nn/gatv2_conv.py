@@ -1,4 +1,8 @@
+"""Replacement for PyTorch Geometric's `GATv2Conv`."""
+
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -6,10 +10,12 @@ from torch.nn import Parameter
 
 from ... import torch as _ops
 from ._attention import Attention, Weighted
-from ._edges.edge_index import EdgeIndex
 from ._edges.layer_edges import Fill, least
 from ._linear import Linear, glorot, zeros
-from ._messages import Aggr, Flow, Pair
+
+if TYPE_CHECKING:
+    from ._edges.edge_index import EdgeIndex
+    from ._messages import Aggr, Flow, Pair
 
 
 class GATv2Conv(Attention):

@@ -1,7 +1,8 @@
+"""Replacement for neuraloperator's `GNOBlock`."""
+
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -12,6 +13,9 @@ from .integral_transform import IntegralTransform
 from .linear_channel_mlp import Activation, LinearChannelMLP
 from .neighbor_search import NeighborSearch
 from .sinusoidal_embedding import TYPES, SinusoidalEmbedding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 class GNOBlock(nn.Module):

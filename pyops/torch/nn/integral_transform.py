@@ -1,20 +1,25 @@
+"""Replacement for neuraloperator's `IntegralTransform`."""
+
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...graph import Graph
 from .. import aggregate, edge_update, kernel_conv
-from .._graph import TracedGraph
 from .._host import without_subclass
 from .._phase import is_transformed
 from ._edges.neighbour_lists import check_alike, check_function, check_points, graphs_of_neighbours
 from ._product import gathered, product
 from .linear_channel_mlp import Activation, LinearChannelMLP, LinearNetwork, linear_network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ...graph import Graph
+    from .._graph import TracedGraph
 
 TYPES = "linear_kernelonly", "linear", "nonlinear_kernelonly", "nonlinear"
 

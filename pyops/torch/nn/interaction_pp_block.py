@@ -1,6 +1,8 @@
+"""Replacement for PyTorch Geometric's `InteractionPPBlock`."""
+
 from __future__ import annotations
 
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch import Tensor
@@ -8,14 +10,16 @@ from torch.nn import Linear
 
 import pyops.torch as pt
 
-from ...graph import Graph
-from .._graph import TracedGraph
 from .._host import without_subclass
 from ._dimenet import Activation, Blocks, product, reset
 from ._edges.edge_lists import check_rows, graph_of_indices
 from ._linear import is_linear
 from ._reductions import contiguous_gradient
 from .residual_layer import ResidualLayer
+
+if TYPE_CHECKING:
+    from ...graph import Graph
+    from .._graph import TracedGraph
 
 
 class InteractionPPBlock(torch.nn.Module):

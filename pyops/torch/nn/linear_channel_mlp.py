@@ -1,3 +1,5 @@
+"""Replacement for neuraloperator's `LinearChannelMLP`."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -45,6 +47,7 @@ class LinearChannelMLP(nn.Module):
         self.fcs = nn.ModuleList(map(nn.Linear, layers[:-1], layers[1:]))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs of features [..., layers[0]], as [..., layers[-1]]."""
         for i, layer in enumerate(self.fcs):
             x = layer(x)
             if i < self.n_layers - 1:

@@ -1,3 +1,5 @@
+"""Replacement for neuraloperator's `NeighborSearch`."""
+
 from __future__ import annotations
 
 import torch
@@ -44,6 +46,7 @@ class NeighborSearch(nn.Module):
         self._last: tuple[Tensor, Tensor, float, tuple[Tensor, Tensor]] | None = None
 
     def __getstate__(self) -> dict[str, object]:
+        """Return the state without the cached result."""
         return {**super().__getstate__(), "_last": None}
 
     def forward(self, data: Tensor, queries: Tensor, radius: float) -> dict[str, Tensor]:

@@ -1,20 +1,25 @@
+"""Replacement for PyTorch Geometric's `NNConv`."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from ... import torch as _ops
-from ...graph import Graph
-from .._graph import TracedGraph
-from ._edges.edge_index import EdgeIndex
 from ._edges.layer_edges import Edges, per_edge_graph
 from ._linear import AnyLinear, Linear, is_linear, is_plain, zeros
 from ._messages import FLOWS, Aggr, Flow, Messages, Pair, Size
 from ._reductions import contiguous_gradient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...graph import Graph
+    from .._graph import TracedGraph
+    from ._edges.edge_index import EdgeIndex
 
 
 class NNConv(Messages):
@@ -206,6 +211,7 @@ class NNConv(Messages):
         )
 
     def __repr__(self) -> str:
+        """Return the text of the original layer."""
         return (
             f"{type(self).__name__}({self.in_channels}, {self.out_channels}, "
             f"aggr={self.aggr}, nn={self.nn})"

@@ -1,4 +1,8 @@
+"""Replacement for PyTorch Geometric's `OutputPPBlock`."""
+
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -6,12 +10,14 @@ from torch.nn import Linear
 
 import pyops.torch as pt
 
-from ...graph import Graph
-from .._graph import TracedGraph
 from .._host import without_subclass
 from ._dimenet import Activation, Blocks, glorot_orthogonal, product, reset
 from ._edges.edge_lists import check_rows, graph_of_indices
 from ._functions import groups_of
+
+if TYPE_CHECKING:
+    from ...graph import Graph
+    from .._graph import TracedGraph
 
 
 class OutputPPBlock(torch.nn.Module):

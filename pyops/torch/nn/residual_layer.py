@@ -1,3 +1,5 @@
+"""Replacement for PyTorch Geometric's `ResidualLayer`."""
+
 from __future__ import annotations
 
 import torch
@@ -31,4 +33,5 @@ class ResidualLayer(torch.nn.Module):
         reset(self.lin2)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x plus the output of both layers, of the shape of x."""
         return x + self.act(self.lin2(self.act(self.lin1(x))))

@@ -1,3 +1,5 @@
+"""Replacement for neuraloperator's `SinusoidalEmbedding`."""
+
 from __future__ import annotations
 
 import torch

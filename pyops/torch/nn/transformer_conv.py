@@ -1,6 +1,9 @@
+"""Replacement for PyTorch Geometric's `TransformerConv`."""
+
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -9,7 +12,9 @@ from ... import torch as _ops
 from ._attention import Attention, Weighted
 from ._edges.edge_index import EdgeIndex, is_sparse
 from ._linear import Linear
-from ._messages import Aggr, Flow, Pair
+
+if TYPE_CHECKING:
+    from ._messages import Aggr, Flow, Pair
 
 
 class TransformerConv(Attention):

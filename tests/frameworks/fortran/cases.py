@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import _functions
 import signatures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 # Entries of four nodes (1-based neighbours), with multiple edges and shared edges, one of which
 # runs in both directions.

@@ -12,18 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...._call.arrays import Array, check_size
-from ...._call.indices import Indices
+from ...._call.arrays import check_size
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
 from .._csc_full import Csc
-from .._queue import AnyGraph, Values, queue, signature_of
+from .._queue import AnyGraph, queue, signature_of
 from .._results import write
 from ._extremes import back_by_extremes, check_unread, find_extremes, read_extremes
 from ._reductions import EXTREMES, AggOp, check_call, check_operation, tables
+
+if TYPE_CHECKING:
+    from ...._call.indices import Indices
+    from ...._call.types import Array, Values
 
 LAST = {"aggregation_operation": AggOp.Sum, "output_extrema_location": None, "stream_id": 0}
 """Last parameters of the calls, with their defaults."""

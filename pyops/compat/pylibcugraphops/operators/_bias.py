@@ -6,9 +6,12 @@ query and key then includes the bias; the column of the result is dropped.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from ...._call.arrays import Array
+if TYPE_CHECKING:
+    from ...._call.types import Array
 
 
 def widened(x: Array, heads: int, column: Array | float) -> Array:

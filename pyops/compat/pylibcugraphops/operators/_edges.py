@@ -9,11 +9,12 @@ after that: see `_index_cache`.
 from __future__ import annotations
 
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from ...._call.arrays import Array, check_size
+from ...._call.arrays import check_size
 from ....graph import Graph
 from ....ops.aggregate import aggregate
 from ....ops.edge_to_edge import edge_to_edge
@@ -21,9 +22,12 @@ from ....ops.edge_update import edge_update
 from .._csc import BipartiteCsc
 from .._csc_full import Csc
 from .._index_cache import cached, on_host
-from .._queue import AnyGraph, Values, derived_graph, on_device, queue, queued, signature_of
+from .._queue import AnyGraph, derived_graph, on_device, queue, queued, signature_of
 from .._results import write
 from ._reductions import check_call, table, tables
+
+if TYPE_CHECKING:
+    from ...._call.types import Array, Values
 
 _MESSAGES = {"reverse": "rev_edge_ids"}
 _UPDATES = {"edge": "grad_output_edge_embedding"}

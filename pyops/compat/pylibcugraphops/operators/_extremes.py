@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
-from ...._call.arrays import Array
 from ...._call.indices import Indices, check_integers
 from ....graph import Graph
 from .._queue import AnyGraph, check_numbers, on_device
 from ._reductions import AggOp
+
+if TYPE_CHECKING:
+    from ...._call.types import Array
 
 
 def find_extremes(

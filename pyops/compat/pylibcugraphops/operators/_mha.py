@@ -16,19 +16,23 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...._call.arrays import Array, check_number, check_size
-from ...._call.operator import Operator
+from ...._call.arrays import check_number, check_size
 from ....ops.gat import gat
 from ....ops.gat_v2 import gat_v2
 from ....ops.transformer_conv import transformer_conv
 from .._csc import BipartiteCsc
-from .._queue import PLAIN, Values, bind, check_array, check_flag, check_output, graph_for, run
+from .._queue import PLAIN, bind, check_array, check_flag, check_output, graph_for, run
 from .._results import write
 from ._bias import narrowed, query_scales, widened, with_bias
 from ._scores import ACTIVATIONS, check_activation, logits_of
+
+if TYPE_CHECKING:
+    from ...._call.operator import Operator
+    from ...._call.types import Array, Values
 
 INPUTS = {
     "x_src": "src_node_embedding",

@@ -7,11 +7,15 @@ raise an error.
 
 from __future__ import annotations
 
-from ...._call.operator import Operator
+from typing import TYPE_CHECKING
+
 from ....ops.gat import gat
 from ....ops.gat_v2 import gat_v2
 from ....ops.transformer_conv import transformer_conv
 from ._mha import BACKWARD, FORWARD, Call
+
+if TYPE_CHECKING:
+    from ...._call.operator import Operator
 
 _ENDS = "src_node_embedding dst_node_embedding"
 _THREE = "key_embedding query_embedding value_embedding"

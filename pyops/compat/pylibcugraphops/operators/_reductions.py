@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...._call.arrays import Array
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
 from .._queue import AnyGraph, check_array, graph_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...._call.types import Array
 
 
 class AggOp(Enum):

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...._call.arrays import Array
 from ....graph import _of_groups
 from ....ops.aggregate import aggregate
 from ....ops.hetero_basis import hetero_basis
@@ -17,6 +16,9 @@ from .._csc_full import Hetero
 from .._queue import AnyGraph, derived_array, derived_graph, queued
 from .._results import write
 from ._reductions import check_alike, check_call, table
+
+if TYPE_CHECKING:
+    from ...._call.types import Array
 
 _NAMES = {"x": "input_embedding", "weight": "weights_combination", "gy": "grad_output"}
 

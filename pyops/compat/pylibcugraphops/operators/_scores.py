@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...._call.arrays import Array
-from ...._call.operator import Operator
-from .._queue import AnyGraph
-
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...._call.operator import Operator
+    from ...._call.types import Array
+    from .._queue import AnyGraph
     from ._mha import mha_params
 
 ACTIVATIONS: dict[str, tuple[str, Callable[[Array, np.floating], Array]]] = {

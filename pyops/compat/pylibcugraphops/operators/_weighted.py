@@ -6,14 +6,14 @@ stored in ``node_degree`` if that is given. Backward calls recompute all interme
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from ...._call.arrays import Array
-from ...._call.indices import Indices
 from ....ops.aggregate import aggregate
 from .._csc import BipartiteCsc
 from .._csc_full import Csc
-from .._queue import AnyGraph, Values, check_array, queue, signature_of
+from .._queue import AnyGraph, check_array, queue, signature_of
 from .._results import write
 from ._extremes import check_unread, find_extremes
 from ._reductions import (
@@ -25,6 +25,10 @@ from ._reductions import (
     table,
     weight_sums,
 )
+
+if TYPE_CHECKING:
+    from ...._call.indices import Indices
+    from ...._call.types import Array, Values
 
 _NAMES = {"x": "input_embedding", "weight": "edge_weight", "gy": "grad_output"}
 

@@ -1,9 +1,11 @@
-"""The graphs of pylibcugraphops.pytorch, of all of its versions."""
+"""The graphs of pylibcugraphops.pytorch, of all of its versions.
+
+They share `CSC` and its checks, so they are one module.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,12 @@ from ...._call.indices import Indices, check_bounds, check_indices
 from ....torch import Graph
 from ....torch.nn._edges.edge_index import on_cpu
 from .._names import names_of_call
-from .._queue import Values, check_flag
+from .._queue import check_flag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...._call.types import Values
 
 Found = TypeVar("Found")
 _NAMES = {"num_src": "num_src_nodes", "edge_ids": "ef_indices"}

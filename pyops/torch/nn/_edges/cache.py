@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ...._call.indices import Indices
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from ...._call.indices import Indices
 
 Result = TypeVar("Result")
 _MOST = 64

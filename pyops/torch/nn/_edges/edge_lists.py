@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from .... import graph as _graph
-from ...._call.indices import Indices
 from ..._call import is_tracing
 from ..._graph import TracedGraph
 from ..._host import is_mapped, on_host
 from .cache import cached
 from .edge_index import check_device, integers
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ...._call.indices import Indices
 
 
 def graph_of_indices(

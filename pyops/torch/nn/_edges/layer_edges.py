@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
@@ -32,6 +31,9 @@ from .edge_index import (
     values_of,
 )
 from .routes import ALWAYS, is_packed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Fill: TypeAlias = "float | Tensor | str | None"
 CPU = torch.device("cpu")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from .... import graph as _graph
-from ...._call.indices import Indices
 from ..._call import check, is_tracing
 from ..._graph import Graph, TracedGraph
 from ..._host import on_host, plain
 from .edge_index import check_offsets, integers, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .... import graph as _graph
+    from ...._call.indices import Indices
 
 _MOST_GRAPHS = 16
 _recent: deque[tuple[tuple[Indices, Indices], _graph.Graph, _graph.Graph]] = deque(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -10,13 +10,15 @@ from torch import Tensor
 from torch._C._functorch import get_unwrapped, is_batchedtensor, is_functorch_wrapped_tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from ....graph import Graph
 from ....neighbours import radius_graph
 from ..._call import is_exporting, is_tracing
 from ..._graph import TracedGraph
 from ..._host import on_host
 from ..._library import LIBRARY
 from ..._onnx import untranslated
+
+if TYPE_CHECKING:
+    from ....graph import Graph
 
 
 class Neighbours(NamedTuple):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ..._call import is_tracing
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PACKED = {
     "segment_softmax": 2**18,

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from .....torch import aggregate
-from .._csc import CSC
 from ._nodes import both_ends, check_graph, check_tensor
+
+if TYPE_CHECKING:
+    from .._csc import CSC
 
 REDUCTIONS = "sum", "mean", "max", "min"
 Reduction: TypeAlias = Literal["sum", "mean", "max", "min"]

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from typing import Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from .....torch import edge_update
-from .._csc import CSC
 from ._nodes import both_ends, check_flags, check_graph
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .._csc import CSC
 
 
 def update_efeat_e2e(

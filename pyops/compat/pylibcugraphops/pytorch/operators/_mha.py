@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -8,8 +8,12 @@ from torch import Tensor
 from .....torch import gat, gat_v2, transformer_conv
 from ...operators._bias import query_scales
 from ...operators._scores import ACTIVATIONS, check_activation
-from .._csc import CSC
 from ._nodes import Feat, both_ends, check_flags, check_graph, check_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .._csc import CSC
 
 UNUSED = (
     "deterministic_dgrad",
