@@ -110,7 +110,7 @@ def quick_check(operator: Operator) -> float:
     options: dict[str, Any] = {
         name: _SIZES[name] if o.is_size else o.default for name, o in signature.options.items()
     }
-    inputs: list[Any] = [
+    inputs: list[object] = [
         rng.standard_normal([size.value(_SIZES) for size in i.shape])
         for i in signature.inputs.values()
     ]

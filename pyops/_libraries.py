@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -14,10 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
+class Sliceable(Protocol):
+    """Vector whose slices are vectors."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self: Vector, places: slice, /) -> Vector: ...
+
+
+Vector = TypeVar("Vector", bound=Sliceable)
+
+
 class Library(NamedTuple):
     """Functions in which the libraries differ."""
 
-    check: Callable[[str, Any], Any]
+    check: Callable[[str, object], Any]
     """Returns the argument in native byte order if it is an array of a supported precision."""
     concatenate: Callable[[Sequence[Any]], Any]
     """Concatenates arrays along their first axis."""
@@ -26,7 +36,7 @@ class Library(NamedTuple):
 NUMPY = Library(eager(lambda label, array: plain(check_array(label, array))), np.concatenate)
 
 
-def library_of(array: Any) -> Library:
+def library_of(array: object) -> Library:
     """Return the library of an array; NumPy, which refuses it, for anything else."""
     if hasattr(array, "__torch_function__"):
         import torch
@@ -48,7 +58,7 @@ def library_of(array: Any) -> Library:
     return NUMPY
 
 
-def check_parts(caller: str, parts: Mapping[str, Any]) -> tuple[Library, dict[str, Any]]:
+def check_parts(caller: str, parts: Mapping[str, object]) -> tuple[Library, dict[str, Any]]:
     """Check that arrays are of one library and one precision, those of the first."""
     first = next(iter(parts))
     library, found = library_of(parts[first]), {}
@@ -59,6 +69,6 @@ def check_parts(caller: str, parts: Mapping[str, Any]) -> tuple[Library, dict[st
     return library, found
 
 
-def split(vector: Any, *places: int) -> list[Any]:
+def split(vector: Vector, *places: int) -> list[Vector]:
     """Split a vector at the given positions, as views where the library has them."""
     return [vector[start:stop] for start, stop in itertools.pairwise((0, *places, len(vector)))]

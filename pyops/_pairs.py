@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -91,7 +91,7 @@ def _search(
     If both orders are the same, a point pairs only with later points of its own column.
     """
     order, other = orders
-    small: np.dtype[np.signedinteger[Any]] = np.dtype("i4" if len(x) < 2**31 else "i8")
+    small: np.dtype[np.signedinteger] = np.dtype("i4" if len(x) < 2**31 else "i8")
     empty = np.zeros(0, small)
     if len(order) == 0 or len(other) == 0:
         return empty, empty
@@ -127,7 +127,7 @@ def _search(
 
 
 def _parts(
-    first: Indices, counts: Indices, small: np.dtype[np.signedinteger[Any]]
+    first: Indices, counts: Indices, small: np.dtype[np.signedinteger]
 ) -> Iterator[tuple[slice, Indices]]:
     """Yield the indices of all ranges, a block of ranges at a time."""
     ends = np.cumsum(counts)

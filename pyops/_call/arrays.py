@@ -115,8 +115,8 @@ def check_outputs(
     dtype: Dtype,
     out: Sequence[object] | None,
     accumulate: bool,
-    check: Callable[..., Any] = check_output,
-    overlap: Callable[[Any, Any], bool] = np.shares_memory,
+    check: Callable[..., object] = check_output,
+    overlap: Callable[[object, object], bool] = np.shares_memory,
 ) -> None:
     """Refuse `out` arrays that cannot take the outputs; None in `shapes` is an unwanted output."""
     if not isinstance(accumulate, (bool, np.bool_)):

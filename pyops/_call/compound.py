@@ -28,7 +28,7 @@ class Compound(Operator):
     take inputs and options by the compound's names.
     """
 
-    def __init__(self, function: Callable[..., Any], parts: Mapping[str, Operator]) -> None:
+    def __init__(self, function: Callable[..., object], parts: Mapping[str, Operator]) -> None:
         self.parts = parts
         super().__init__(function)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -218,7 +218,7 @@ class Elementwise(Operator):
 
     declaration = DECLARATION
 
-    def __init__(self, function: Function, declaration: Callable[..., Any]) -> None:
+    def __init__(self, function: Function, declaration: Callable[..., object]) -> None:
         declaration.__doc__ = describe(function, declaration)
         declaration.__name__ = function.name
         super().__init__(declaration)
@@ -227,7 +227,7 @@ class Elementwise(Operator):
         return ElementwisePhase(self, name)
 
 
-def describe(function: Function, declaration: Callable[..., Any]) -> str:
+def describe(function: Function, declaration: Callable[..., object]) -> str:
     """Return the docstring of a function of the table."""
     names = "x" if function.arity == 1 else "x1, x2"
     shapes = "any shape" if function.arity == 1 else "shapes that broadcast"

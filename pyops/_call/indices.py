@@ -16,7 +16,7 @@ from .threads import team
 if TYPE_CHECKING:
     from .._schema import Indexed
 
-Indices: TypeAlias = npt.NDArray[np.integer[Any]]
+Indices: TypeAlias = npt.NDArray[np.integer]
 LARGEST = 2**31 - 2
 """Largest number of nodes of one kind: kernels have 1-based int32 node indices."""
 MOST_EDGES = 2**40
@@ -271,7 +271,7 @@ def check_turned(
         )
 
 
-def frozen(array: Indices, dtype: type[np.integer[Any]]) -> Indices:
+def frozen(array: Indices, dtype: type[np.integer]) -> Indices:
     """Return a contiguous read-only copy; the array itself if it is one."""
     if isinstance(array.base, bytes) and array.dtype == dtype and array.flags.c_contiguous:
         return array

@@ -31,7 +31,7 @@ class Operator:
     docstring the formula. Keywords state further properties of sizes, see `Signature`.
     """
 
-    def __init__(self, function: Callable[..., Any], **sizes: object) -> None:
+    def __init__(self, function: Callable[..., object], **sizes: object) -> None:
         self.signature = Signature.of(function, **sizes)
         self.name = self.__name__ = self.__qualname__ = function.__name__
         self.__module__ = function.__module__
@@ -70,9 +70,9 @@ class Operator:
     def _make_phase(self, name: str) -> Phase:
         return Phase(self.signature, self.name, name, self.declaration)
 
-    def _make_method(self, phase: str) -> Callable[..., Any]:
+    def _make_method(self, phase: str) -> Callable[..., object]:
         """Return the method of a phase as a function with the signature of this operator."""
-        method: Callable[..., Any] = eager(getattr(self, phase))
+        method: Callable[..., object] = eager(getattr(self, phase))
         method.__module__, method.__qualname__ = self.__module__, f"{self.name}.{phase}"
         keywords = [
             p

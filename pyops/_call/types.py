@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[np.floating[Any]]
-Dtype: TypeAlias = np.dtype[np.floating[Any]]
+Array: TypeAlias = npt.NDArray[np.floating]
+Dtype: TypeAlias = np.dtype[np.floating]
 Options: TypeAlias = dict[str, object]
 """Options, and inputs by name, as they are given."""
 Values: TypeAlias = dict[str, Any]

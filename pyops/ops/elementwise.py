@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from .._call.elementwise import Elementwise
 from .._call.reduction import Reduction
@@ -26,7 +26,7 @@ REDUCTIONS = {
 }
 
 
-def declaration(name: str) -> Callable[..., Any]:
+def declaration(name: str) -> Callable[..., object]:
     """Return a declaration: the signature of an operator, and the docstring of its options."""
 
     def unary(x: Annotated[Array, "..."]) -> Annotated[Array, "..."]: ...
