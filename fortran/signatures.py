@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import _schema
-from _schema import INDEX_ARRAYS, Signature, Size
+from _schema import INDEX_ARRAYS, Signature, Size, parse_shape, solving_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 OPS = Path(__file__).resolve().parents[1] / "pyops" / "ops"
 PHASES = "forward", "backward", "double_backward", "by_sample"
@@ -160,8 +160,8 @@ class Operator:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        signature = Signature.read(OPS / f"{name}.py")
-        self.where = {k: {n: s.text for n, s in v.items()} for k, v in signature.where.items()}
+        self.signature = signature = Signature.read(OPS / f"{name}.py")
+        self.where = signature.where
         self.at_most, self.also, self.one_of = signature.at_most, signature.also, signature.one_of
         self.by_sample = {n: _matrix(shape) for n, shape in signature.by_sample.items()}
         # The argument by which Fortran distinguishes the precisions cannot be optional.
@@ -278,19 +278,9 @@ class Operator:
             else re.sub(r"[a-z_]\w*", element, text)
         )
 
-    def follows(self, values: Iterable[object], absent: Iterable[str]) -> dict[str, str]:
-        """Sizes that follow from choices and flags, in their order, and from absent inputs."""
-        options = [o for o in self.options if o.kind in ("choice", "flag")]
-        keys = [
-            str(value) if o.choices else o.name if value else f"no {o.name}"
-            for o, value in zip(options, values, strict=True)
-        ]
-        keys += [f"no {name}" for name in absent]
-        return {k: v for key in keys for k, v in self.where.get(key, {}).items()}
-
     def branches(self) -> list[tuple[str, list[tuple[str, str]]]]:
         """Rules for all sizes: a condition on choices and inputs, and assignments in order."""
-        groups: list[list[tuple[str, dict[str, str], str]]] = []
+        groups: list[list[tuple[str, Mapping[str, Size], str]]] = []
         for o in self.options:
             code = f"codes({self.codes.index(o.name) + 1})" if o.name in self.codes else ""
             if o.kind == "flag" and {o.name, f"no {o.name}"} & self.where.keys():
@@ -316,55 +306,39 @@ class Operator:
             found.append((condition, self._solve(follows, {name for *_, name in chosen})))
         return found
 
-    def _solve(self, follows: dict[str, str], there: set[str]) -> list[tuple[str, str]]:
-        known = {*self.graph_sizes, *self.free_sizes}
-        steps = []
-        axes = []
+    def _solve(self, follows: Mapping[str, Size], there: set[str]) -> list[tuple[str, str]]:
+        """Return the assignments that solve for all sizes, of optional inputs only from `there`."""
+        shapes, lengths = [], []
         for number, i in enumerate(self.inputs, start=1):
             if i.optional and i.name not in there:
                 continue
-            axes.append((i.columns, f"lengths(2, {number})"))
-            whole = f"lengths(1, {number})*lengths(2, {number})"
-            axes.append((i.rows, whole if i.columns == "1" else f"lengths(1, {number})"))
-        axes = [(text, length) for text, length in axes if words(text)]
+            rows, columns = (f"lengths({axis}, {number})" for axis in (1, 2))
+            shapes.append(parse_shape(f"{i.columns}, {i.rows}"))
+            lengths.append((columns, f"{rows}*{columns}" if i.columns == "1" else rows))
+        known = frozenset((*self.graph_sizes, *self.free_sizes))
+        order = solving_order(tuple(shapes), tuple(follows.items()), known)
+        missing = {*self.sizes} - known - {step.name for step in order}
+        if missing:
+            raise ValueError(f"{self.name}: sizes that do not follow: {missing}")
+        found = []
+        for size, name, axis in order:
+            if name:  # others are compared after all are found
+                length = None if axis is None else lengths[axis[0]][axis[1]]
+                found.append((self.expression(name), self._solution(size.text, name, length)))
+        return found
 
-        def settle() -> None:
-            for name, text in follows.items():
-                if name not in known and known.issuperset(words(text)):
-                    steps.append((self.expression(name), self.expression(text)))
-                    known.add(name)
-
-        settle()
-        while not known.issuperset(self.sizes):
-            before = len(known)
-            for plain in True, False:
-                for text, length in axes:
-                    unknown = set(words(text)) - known
-                    if len(unknown) != 1 or plain != (text in unknown):
-                        continue
-                    (name,) = unknown
-                    if plain:
-                        steps.append((self.expression(name), length))
-                    else:
-                        base, one = (
-                            self.expression(re.sub(rf"\b{name}\b", value, text)) for value in "01"
-                        )
-                        steps.append(
-                            (
-                                self.expression(name),
-                                f"max(1_c_int64_t, ({length} - ({base}) &\n"
-                                f"        + upwards*({one} - ({base}) - 1)) &\n"
-                                f"        /max(1_c_int64_t, {one} - ({base})))",
-                            )
-                        )
-                    known.add(name)
-                    settle()
-                if len(known) > before:
-                    break
-            if len(known) == before:
-                missing = set(self.sizes) - known
-                raise ValueError(f"{self.name}: sizes that do not follow: {missing}")
-        return steps
+    def _solution(self, text: str, name: str, length: str | None) -> str:
+        """Return the value of a size, rounded if it follows from the length of an axis."""
+        if length is None:
+            return self.expression(text)
+        if text == name:
+            return length
+        base, one = (self.expression(re.sub(rf"\b{name}\b", value, text)) for value in "01")
+        return (
+            f"max(1_c_int64_t, ({length} - ({base}) &\n"
+            f"        + upwards*({one} - ({base}) - 1)) &\n"
+            f"        /max(1_c_int64_t, {one} - ({base})))"
+        )
 
     @property
     def packed(self) -> int:

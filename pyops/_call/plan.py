@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._schema import ANY, INDEX_ARRAYS, Option, Procedure, Shape, Signature, Size, show_shape
+from .._schema import (
+    ANY,
+    INDEX_ARRAYS,
+    Option,
+    Procedure,
+    Shape,
+    Signature,
+    show_shape,
+    solving_order,
+)
 from .arrays import VARIANTS, check_array, check_number, check_size
 
 if TYPE_CHECKING:
@@ -261,12 +270,6 @@ def _choose_forms(
     )
 
 
-def _whole(size: Size, known: Mapping[str, int], unknown: Collection[str]) -> str:
-    """Describe the condition on a length for which no integer size exists."""
-    sizes = "".join(f"{name}={known[name]}, " for name in sorted(size.names & known.keys()))
-    return f" with {sizes}a whole {', '.join(unknown)} >= 1"
-
-
 def solve_sizes(
     signature: Signature,
     caller: str,
@@ -276,41 +279,39 @@ def solve_sizes(
     known: dict[str, int],
 ) -> None:
     """Solve for all sizes from the inputs, then refuse every shape that contradicts them."""
-    absent = [s.name for s, a in zip(slots, arrays, strict=True) if a is None]
-    follows = signature.follows(options, absent)
+
+    def mismatch(slot: Slot, shape: tuple[int, ...], condition: str = "") -> ValueError:
+        expected = show_shape(slot.shape, known)
+        return ValueError(
+            f"{caller}: {slot.label}: expected shape {expected}{condition}, got {shape}"
+        )
+
     held = [(s, a.shape) for s, a in zip(slots, arrays, strict=True) if a is not None]
-    unsettled = [
-        (slot, shape, size, length)
-        for slot, shape in held
-        if slot.role == "input"
-        for size, length in zip(slot.shape, shape, strict=True)
-    ]
-    while unsettled:
-        later = []
-        for slot, shape, size, length in unsettled:
-            known.update({n: s.value(known) for n, s in follows.items() if s.names <= known.keys()})
-            unknown = size.names - known.keys()
-            if len(unknown) > 1:
-                later.append((slot, shape, size, length))
-                continue
-            if unknown:
-                name, value = size.solve(length, known)
-                if value is not None:
-                    known[name] = value
-                    continue
-            if unknown or size.value(known) != length:
-                expected = show_shape(slot.shape, known)
-                whole = _whole(size, known, unknown) if unknown else ""
-                raise ValueError(
-                    f"{caller}: {slot.label}: expected shape {expected}{whole}, got {shape}"
-                )
-        assert len(later) < len(unsettled), "the inputs leave a size open"
-        unsettled = later
-    known.update({name: size.value(known) for name, size in follows.items()})
+    inputs = [(slot, shape) for slot, shape in held if slot.role == "input"]
+    for slot, shape in inputs:
+        if len(shape) != len(slot.shape):
+            raise mismatch(slot, shape)
+    absent = [s.name for s, a in zip(slots, arrays, strict=True) if a is None]
+    follows = tuple(signature.follows(options, absent).items())
+    order = solving_order(tuple(s.shape for s, _ in inputs), follows, frozenset(known))
+    for size, name, axis in order:
+        if axis is None:
+            known[name] = size.value(known)
+            continue
+        slot, shape = inputs[axis[0]]
+        length = shape[axis[1]]
+        if not name:
+            if size.value(known) != length:
+                raise mismatch(slot, shape)
+            continue
+        value = size.solve(name, length, known)
+        if value is None:
+            sizes = "".join(f"{n}={known[n]}, " for n in sorted(size.names & known.keys()))
+            raise mismatch(slot, shape, f" with {sizes}a whole {name} >= 1")
+        known[name] = value
     for slot, shape in held:
         if shape != tuple(size.value(known) for size in slot.shape):
-            expected = show_shape(slot.shape, known)
-            raise ValueError(f"{caller}: {slot.label}: expected shape {expected}, got {shape}")
+            raise mismatch(slot, shape)
         for name, most in signature.at_most.items():
             if known[name] > known[most] and {name, most} <= _names(slot.shape):
                 raise ValueError(

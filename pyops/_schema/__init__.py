@@ -17,6 +17,7 @@ from .declaration import (
     show_shape,
 )
 from .interface import INDEX_ARRAYS, Argument, Procedure, elementwise, interfaces, procedures
+from .solving_order import solving_order
 
 __all__ = [
     "ANY",
@@ -35,4 +36,5 @@ __all__ = [
     "parse_shape",
     "procedures",
     "show_shape",
+    "solving_order",
 ]

@@ -31,14 +31,15 @@ class Size:
         length: int = eval(self._code, {"__builtins__": {}}, dict(known))
         return length
 
-    def solve(self, length: int, known: Mapping[str, int]) -> tuple[str, int | None]:
-        """Return the one unknown name, and its value for an axis of this length or None."""
-        (name,) = self.names - known.keys()
-        base = self.value({**known, name: 0})
-        slope = self.value({**known, name: 1}) - base
+    def solve(self, name: str, length: int, known: Mapping[str, int]) -> int | None:
+        """Return the value of an unknown size for an axis of this length, None if there is none."""
+        base, slope = 0, 1
+        if self.text != name:
+            base = self.value({**known, name: 0})
+            slope = self.value({**known, name: 1}) - base
         value = (length - base) // slope
         least = 0 if name in _COUNTS else 1
-        return name, value if value * slope == length - base and value >= least else None
+        return value if value * slope == length - base and value >= least else None
 
 
 Shape = tuple[Size, ...]

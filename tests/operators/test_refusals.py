@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
 import pyops
@@ -35,6 +36,13 @@ def test_shapes_belong_together(case):
         for *_, changed in other_lengths(problem.arrays[name]):
             with pytest.raises(ValueError, match="expected shape"):
                 problem.having(**{name: changed}).run("double_backward")
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_ranks_of_shapes(rank):
+    """Front ends that trace calls pass shapes alone."""
+    with pytest.raises(ValueError, match=r"^elem_scale: x: expected shape \(num_samples, width\),"):
+        pyops.elem_scale.output_shape({}, [np.zeros((3,) * rank), np.zeros(3)], {})
 
 
 @pytest.mark.parametrize("number", [0, -1, 1025, 2**40])

@@ -88,8 +88,9 @@ def _operator(name: str) -> list[Row]:
             if set(absent) >= set(op.one_of) > set():
                 continue
             sizes = dict(SIZES)
-            for key, text in op.follows(values, absent).items():
-                sizes[key] = eval(text, {}, sizes)
+            chosen = {o.name: value for o, value in zip(choices, values, strict=True)}
+            for key, size in op.signature.follows(chosen, absent).items():
+                sizes[key] = size.value(sizes)
             inputs = [i for i in op.inputs if i.name not in absent]
             shapes = [(eval(i.rows, {}, sizes), eval(i.columns, {}, sizes)) for i in inputs]
             words = ["graph"] * op.has_graph
