@@ -282,7 +282,7 @@ def declared() -> str:
 
 def main(stamp: str = "", depfile: str = "") -> None:
     """Write the stubs, and for the build an empty file and what it depends on."""
-    for module in {*reexported("").values()} - {""}:
+    for module in filter(None, reexported("").values()):
         importlib.import_module(f"pyops.{module}")
     texts = {PACKAGE / name / "__init__.pyi": stub(name) for name in HEADS}
     texts[PACKAGE / "cuda" / "_declared.pyi"] = declared()
