@@ -1,9 +1,10 @@
 """Writes the stubs of `pyops`, `pyops.torch` and `pyops.jax`, whose functions are made at import.
 
-Editors and type checkers read a stub (.pyi) in place of the module beside it. `cuda/_declared.pyi`
-has no module: it declares the arguments of the device operators for type checkers. The build runs
-this script, for which it needs no compiled kernels; a stub is written if it differs. The
-stubs of all front ends are built from the same types and forms, so this is one module.
+Editors and type checkers read a stub (.pyi) in place of the module beside it; that of `_kernels`
+declares the compiled procedures. `cuda/_declared.pyi` has no module: it declares the arguments of
+the device operators for type checkers. The build runs this script, for which it needs no compiled
+kernels; a stub is written if it differs. The stubs of all front ends are built from the same types
+and forms, so this is one module.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ._call.operator import Operator
+    from ._schema import Argument
 
 PACKAGE = Path(__file__).resolve().parent
 HEADS = {
@@ -67,6 +69,49 @@ from numpy.typing import ArrayLike, NDArray
 import pyops
 """,
 }
+KERNELS = """\
+import numpy as np
+from numpy.typing import NDArray
+
+from ._call.indices import Indices
+
+pyops_partials: object
+
+class pyops_process:
+    @staticmethod
+    def available_threads() -> int: ...
+    @staticmethod
+    def available_processors() -> int: ...
+    @staticmethod
+    def startable_threads(number: int) -> int: ...
+    @staticmethod
+    def release_threads() -> None: ...
+    @staticmethod
+    def release_before_fork() -> None: ...
+
+class pyops_graph:
+    @staticmethod
+    def pack_rows(
+        rows: int,
+        entries: int,
+        row: Indices,
+        offsets: NDArray[np.int64],
+        order: NDArray[np.int64],
+    ) -> int: ...
+    @staticmethod
+    def pack_ends(
+        rows: int,
+        entries: int,
+        threads: int,
+        row: Indices,
+        offsets: NDArray[np.int64],
+        order: NDArray[np.int64],
+    ) -> int: ...
+    @staticmethod
+    def take_ends(
+        entries: int, threads: int, order: Indices, node: Indices, nodes: NDArray[np.int32]
+    ) -> None: ...
+"""
 
 
 class Types(NamedTuple):
@@ -280,12 +325,37 @@ def declared() -> str:
     return text + "".join(map(arguments, operators))
 
 
+def kernel_type(argument: Argument, real: str) -> str:
+    """Return the type of an argument of a compiled procedure."""
+    if argument.is_array:
+        return f"NDArray[np.{real if argument.type == 'real' else argument.type}]"
+    return "float" if argument.type == "float64" else "int"
+
+
+def kernels() -> str:
+    """Return the stub of the compiled procedures, of which those of operators return a status."""
+    from ._call.operator import OPERATORS
+    from ._schema import interfaces
+
+    text = KERNELS
+    for name in dict.fromkeys(op.declaration for op in OPERATORS.values()):
+        for variant, real in ("r4", "float32"), ("r8", "float64"):
+            text += f"\nclass pyops_{name}_{variant}:\n"
+            for p in interfaces(name, PACKAGE / "ops").values():
+                taken = (f"{a.name}: {kernel_type(a, real)}" for a in p.arguments[:-1])
+                text += f"    @staticmethod\n    def {p.name}({', '.join(taken)}) -> int: ...\n"
+    return text
+
+
 def main(stamp: str = "", depfile: str = "") -> None:
     """Write the stubs, and for the build an empty file and what it depends on."""
     for module in filter(None, reexported("").values()):
         importlib.import_module(f"pyops.{module}")
     texts = {PACKAGE / name / "__init__.pyi": stub(name) for name in HEADS}
-    texts[PACKAGE / "cuda" / "_declared.pyi"] = declared()
+    texts |= {
+        PACKAGE / "_kernels.pyi": kernels(),
+        PACKAGE / "cuda" / "_declared.pyi": declared(),
+    }
     for path, text in texts.items():
         if not path.exists() or path.read_text() != text:
             path.write_text(text)

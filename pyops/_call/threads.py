@@ -3,7 +3,7 @@
 import os
 import threading
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,9 @@ import numpy as np
 from .. import _kernels
 from .eager import eager
 
-_available: Callable[[], int] = _kernels.pyops_process.available_threads
-_processors: Callable[[], int] = _kernels.pyops_process.available_processors
-_startable: Callable[[int], int] = _kernels.pyops_process.startable_threads
+_available = _kernels.pyops_process.available_threads
+_processors = _kernels.pyops_process.available_processors
+_startable = _kernels.pyops_process.startable_threads
 MOST = 1024
 _started = threading.local()  # .number: most threads that have started for the calling thread
 _trial = threading.Lock()  # concurrent trials would compete for threads

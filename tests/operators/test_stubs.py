@@ -12,6 +12,7 @@ import jedi
 import pytest
 
 import pyops
+from pyops import _kernels
 from pyops._call.compound import COMPOUNDS
 from pyops._call.operator import OPERATORS
 
@@ -115,6 +116,25 @@ def test_stubs_of_frameworks(package):
         found = functions(body, name)
         assert len(found) == 1 + (op.signature.attention is not None)
         assert all(same(f, inspect.signature(op)) for f in found), name
+
+
+def test_stub_of_the_kernels():
+    """Procedures, their parameters and whether they return a result are those of f2py."""
+    heads = {}
+    for name in dir(_kernels):
+        module = getattr(_kernels, name)
+        for procedure in dir(module) if name.startswith("pyops_") else ():
+            if not procedure.startswith("_") and name != "pyops_partials":
+                head, _, _ = getattr(module, procedure).__doc__.partition("\n")
+                result, _, call = head.rpartition(" = ")
+                heads[name, procedure] = bool(result), re.findall(r"\w+", call)[1:]
+    stub = ast.parse((PACKAGE / "_kernels.pyi").read_text())
+    assert heads == {
+        (c.name, f.name): (ast.unparse(f.returns) != "None", [a.arg for a in f.args.args])
+        for c in stub.body
+        if isinstance(c, ast.ClassDef)
+        for f in c.body
+    }
 
 
 @pytest.mark.parametrize("package", ["", *FRAMEWORKS])
