@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .declaration import Shape, Size
+if TYPE_CHECKING:
+    from .declaration import Shape, Size
 
 
 class Step(NamedTuple):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from . import _neighbours as neighbours
 from ._array import DeviceArray, Value, plus
 from ._convolution import RowSums
-from ._neighbours import Rows, blocks
+from ._neighbours import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
