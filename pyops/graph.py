@@ -23,8 +23,10 @@ from ._call.indices import (
     pack_rows,
     take_ends,
 )
+from ._graph_conversions import compressed, neighbours_in, rows_of, to_html, to_scipy
 
 if TYPE_CHECKING:
+    from ._graph_conversions import SparseMatrix
     from .cuda._graph import DeviceGraph
 
 
@@ -173,6 +175,86 @@ class Graph:
         graph._fill("Graph.from_csc", indices, dst, ids, num_src, num_dst, rows)
         return graph
 
+    @classmethod
+    @eager
+    def from_edge_index(
+        cls,
+        edge_index: npt.ArrayLike,
+        num_src: int | None = None,
+        num_dst: int | None = None,
+    ) -> Graph:
+        """Build a graph from the pairs of nodes of PyTorch Geometric.
+
+        Parameters
+        ----------
+        edge_index : array_like of int32 or int64, shape (2, num_edges)
+            Source and destination node of each edge.
+        num_src, num_dst : int, optional
+            Numbers of nodes, as for the constructor.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError, OverflowError
+            As for the constructor.
+
+        Examples
+        --------
+        >>> pyops.Graph.from_edge_index([[0, 1, 2], [1, 2, 0]])
+        Graph(num_src=3, num_dst=3, num_edges=3)
+        """
+        return cls(*rows_of(edge_index), num_src, num_dst)
+
+    @classmethod
+    @eager
+    def from_scipy(cls, matrix: SparseMatrix) -> Graph:
+        """Build a graph whose edges run from the columns to the rows of a sparse matrix.
+
+        Edges are numbered as the stored entries of ``matrix.tocsr()``, whose values are the weights
+        with which ``pyops.aggregate(graph, x, weight=matrix.tocsr().data)`` is
+        ``matrix @ x``. For a graph of networkx: ``networkx.to_scipy_sparse_array(graph).T``, as
+        entry (i, j) of its matrix is the edge i -> j.
+
+        Parameters
+        ----------
+        matrix : sparse matrix or array of SciPy, shape (num_dst, num_src)
+            Explicit zeros are edges.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `matrix` is not a sparse matrix of two axes.
+        """
+        return cls.from_csc(*compressed(matrix))
+
+    @classmethod
+    @eager
+    def from_cells(cls, cells: object, num_nodes: int | None = None) -> Graph:
+        """Build the graph of a mesh, with an edge between any two nodes that share a cell.
+
+        Each pair of different nodes has one edge in either direction, in the order of destinations,
+        then of sources: the pattern of the off-diagonal entries of a matrix of finite elements
+        whose degrees of freedom are these nodes.
+
+        Parameters
+        ----------
+        cells : array_like of int, shape (num_cells, nodes_of_cell), or several
+            Nodes of each cell. Cells of different types are a sequence of such arrays, or the
+            cells of meshio, ``mesh.cells``.
+        num_nodes : int, optional
+            Number of nodes; by default one more than the largest index.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError, OverflowError
+            As for the constructor.
+
+        Examples
+        --------
+        >>> pyops.Graph.from_cells([[0, 1, 2], [2, 1, 3]])
+        Graph(num_src=4, num_dst=4, num_edges=10)
+        """
+        return cls(*neighbours_in(cells), num_nodes)
+
     def _fill(
         self,
         caller: str,
@@ -231,6 +313,29 @@ class Graph:
             f"Graph(num_src={self.num_src}, num_dst={self.num_dst}, "
             f"num_edges={self.num_edges}{shared})"
         )
+
+    def _repr_html_(self) -> str:
+        """Return sizes and degrees as a table, for notebooks."""
+        return to_html(self)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another graph has the same sizes and entries, in the same order."""
+        if not isinstance(other, Graph):
+            return NotImplemented
+        return self is other or (
+            self._counts() == other._counts()
+            and np.array_equal(self._src, other._src)
+            and np.array_equal(self._dst, other._dst)
+            and (self._ids is other._ids or np.array_equal(self.edge_ids, other.edge_ids))
+        )
+
+    def __hash__(self) -> int:
+        """Return a hash of the sizes and of a sample of the entries."""
+        step = max(1, self.num_entries // 16)
+        return hash((self._counts(), self._src[::step].tobytes(), self._dst[::step].tobytes()))
+
+    def _counts(self) -> tuple[int, int, int, int]:
+        return self._num_src, self._num_dst, self._num_edges, self.num_entries
 
     @property
     def num_src(self) -> int:
@@ -312,6 +417,28 @@ class Graph:
         return graph
 
     @eager
+    def to_scipy(self, values: npt.ArrayLike | None = None) -> SparseMatrix:
+        """Return the graph as a sparse array with a row for each destination.
+
+        Parameters
+        ----------
+        values : array_like, shape (num_edges,), optional
+            Values of the edges, by default 1. Those of parallel edges stay separate entries.
+
+        Returns
+        -------
+        scipy.sparse.csr_array, shape (num_dst, num_src)
+
+        Raises
+        ------
+        ImportError
+            If SciPy is not installed.
+        ValueError
+            If `values` has another shape.
+        """
+        return to_scipy(self, values)
+
+    @eager
     def to_device(self, device: int | None = None) -> DeviceGraph:
         """Copy the graph to a CUDA device, for calls with arrays there.
 
@@ -385,8 +512,7 @@ class Graph:
         """Return the sizes that kernels take, computed on first use."""
         if self._numbers is None:
             shared = self._ids is not None and (np.diff(self._index("id_offsets")) > 1).any()
-            counts = (self._num_src, self._num_dst, self._num_edges, self.num_entries)
-            object.__setattr__(self, "_numbers", Sizes(*counts, int(shared)))
+            object.__setattr__(self, "_numbers", Sizes(*self._counts(), int(shared)))
             assert self._numbers is not None
         return self._numbers
 
