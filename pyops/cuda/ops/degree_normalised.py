@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
 from .._array import DeviceArray, required
+from .._bilinear import phases
 from .._neighbours import Columns, Rows
-from .._written import Written
 
 if TYPE_CHECKING:
     from .._declared import DegreeNormalised
@@ -53,29 +53,4 @@ class _Sums:
         neighbours.dot(self.rt, a.graph, False, gradient, x * self.src, a.width, out, accumulate)
 
 
-def forward(rt: Runtime, a: DegreeNormalised) -> None:
-    """Compute y."""
-    _Sums(rt, a).add(a.x, a.weight, a.y, a.accumulate)
-
-
-def backward(rt: Runtime, a: DegreeNormalised) -> None:
-    """Compute gx and gweight, as requested."""
-    sums = _Sums(rt, a)
-    if a.gx is not None:
-        sums.by_x(a.weight, a.gx, a.accumulate)
-    if a.gweight is not None:
-        sums.by_weight(a.x, a.gweight, a.accumulate)
-
-
-def double_backward(rt: Runtime, a: DegreeNormalised) -> None:
-    """Compute dx, dweight and dgy, as requested."""
-    sums, written = _Sums(rt, a), Written(a)
-    if a.hweight is not None and a.dx is not None:
-        sums.by_x(a.hweight, a.dx, written("dx"))
-    if a.hx is not None and a.dweight is not None:
-        sums.by_weight(a.hx, a.dweight, written("dweight"))
-    if a.hx is not None and a.dgy is not None:
-        sums.add(a.hx, a.weight, a.dgy, written("dgy"))
-    if a.hweight is not None and a.dgy is not None:
-        sums.add(a.x, a.hweight, a.dgy, written("dgy"))
-    written.finish("dx", "dweight", "dgy")
+forward, backward, double_backward = phases(_Sums)

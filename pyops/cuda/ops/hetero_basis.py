@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
+from .._bilinear import phases
 from .._heads import Features, Heads
-from .._written import Written
 
 if TYPE_CHECKING:
     from .._array import DeviceArray
@@ -21,11 +21,13 @@ class _Bases(Heads):
         super().__init__(rt, a.graph, a.x.dtype, a.num_bases, a.width)
         self.a = a
 
-    def add(self, x: DeviceArray, weight: DeviceArray, y: DeviceArray, accumulate: bool) -> None:
+    def add(
+        self, x: DeviceArray, weight: DeviceArray | None, y: DeviceArray, accumulate: bool
+    ) -> None:
         terms = [(weight, Features(x, self.width, 0))]
         self.weighted_sums(self.incoming, self.a.in_edges, terms, y, accumulate)
 
-    def by_x(self, weight: DeviceArray, gx: DeviceArray, accumulate: bool) -> None:
+    def by_x(self, weight: DeviceArray | None, gx: DeviceArray, accumulate: bool) -> None:
         a, rows = self.a, neighbours.outgoing(self.graph, nodes=self.a.out_nodes)
         by_basis = self.rt.empty((a.num_src, self.heads, self.width), self.dtype)
         self.weighted_sums(rows, a.out_edges, [(weight, self.by_head(a.gy))], by_basis, False)
@@ -38,29 +40,4 @@ class _Bases(Heads):
         self.sum(self.edge_rows(), dots, gweight, accumulate)
 
 
-def forward(rt: Runtime, a: HeteroBasis) -> None:
-    """Compute y."""
-    _Bases(rt, a).add(a.x, a.weight, a.y, a.accumulate)
-
-
-def backward(rt: Runtime, a: HeteroBasis) -> None:
-    """Compute gx and gweight, as requested."""
-    bases = _Bases(rt, a)
-    if a.gx is not None:
-        bases.by_x(a.weight, a.gx, a.accumulate)
-    if a.gweight is not None:
-        bases.by_weight(a.x, a.gweight, a.accumulate)
-
-
-def double_backward(rt: Runtime, a: HeteroBasis) -> None:
-    """Compute dx, dweight and dgy, as requested."""
-    bases, written = _Bases(rt, a), Written(a)
-    if a.hweight is not None and a.dx is not None:
-        bases.by_x(a.hweight, a.dx, written("dx"))
-    if a.hx is not None and a.dweight is not None:
-        bases.by_weight(a.hx, a.dweight, written("dweight"))
-    if a.hx is not None and a.dgy is not None:
-        bases.add(a.hx, a.weight, a.dgy, written("dgy"))
-    if a.hweight is not None and a.dgy is not None:
-        bases.add(a.x, a.hweight, a.dgy, written("dgy"))
-    written.finish("dx", "dweight", "dgy")
+forward, backward, double_backward = phases(_Bases)
