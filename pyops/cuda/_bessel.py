@@ -95,7 +95,7 @@ class Basis:
         shape = a.num_samples, self.columns
         terms = None if by_w is None else self.rt.empty(shape, "float64")
         self._run(
-            "pull", a.num_samples, LANES, a.gy, second, hx, hw, a.accumulate, by_x, terms, dgy
+            "vjp", a.num_samples, LANES, a.gy, second, hx, hw, a.accumulate, by_x, terms, dgy
         )
         if by_w is not None and terms is not None:
             total = terms.sum(0)

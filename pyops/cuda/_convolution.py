@@ -277,7 +277,7 @@ class Convolution(Layer):
                 graph.num_entries, second,
             )  # fmt: skip
             grid = stop - start, blocks(hidden, UNITS)
-            rt.launch("gno", "pull", self.dtype, grid, 256, args, WIDTH=16)
+            rt.launch("gno", "layer_vjp", self.dtype, grid, 256, args, WIDTH=16)
             if sums is not None and by_segment is not None:
                 sums.add(by_segment)
 

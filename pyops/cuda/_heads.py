@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._runtime import Grid, Runtime
 
 WARP, VECTOR, SLOTS = 32, 4, 2
-WIDE = "attend_back", "gather", "multiply", "average"
+WIDE = "attend_vjp", "gather", "multiply", "average"
 """Kernels that read features; the others read values by entry and head."""
 ALPHA, MEANS, WEIGHTS, SUMS, BACK = range(1, 6)
 
@@ -188,7 +188,7 @@ class Softmax(Heads):
         partial = rows.partial(self.rt, 2 * self.heads, self.dtype)
         for of_segments, units in ((1, segments), (0, rows.count)):
             self.run(
-                "soften", blocks(units, WARP), of_segments, rows.count, rows.entries,
+                "softmax", blocks(units, WARP), of_segments, rows.count, rows.entries,
                 rows.offsets, rows.nodes, self.graph._index("in_edges"), self.scores_by_entry,
                 *self.scores, None, None, partial, largest, inverse,
                 None if segments else weights,

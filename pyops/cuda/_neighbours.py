@@ -139,7 +139,7 @@ def extremes(
     partial = rows.partial(rt, width, values.dtype)
     firsts = rows.partial(rt, width, "int64")
     _launch(
-        rt, "win_rows", values.dtype, rows, width, rows.nodes, rows.edges, rows.weighted,
+        rt, "extreme_rows", values.dtype, rows, width, rows.nodes, rows.edges, rows.weighted,
         rows.weight, most, values, width, partial, firsts, accumulate, out.array, out.stride,
         out.first, argextremes,
     )  # fmt: skip

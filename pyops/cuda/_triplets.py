@@ -60,7 +60,7 @@ class Triplets:
     def run(
         self, kernel: str, grid: Grid, *args: Value, shared: int = 0, threads: int = 256
     ) -> None:
-        source = "triplets_back" if kernel.startswith("pairs_back") else "triplets_into"
+        source = "triplets_back" if kernel.startswith("pairs_vjp") else "triplets_into"
         self.rt.launch(
             source, kernel, self.dtype, grid, threads, args, shared, DEGREES=self.degrees
         )
@@ -140,7 +140,7 @@ class Triplets:
         gu: DeviceArray | None = None,
         tgu: DeviceArray | None = None,
     ) -> None:
-        """Compute the gradients by the factors of Q, and by directions, see `pairs_back`."""
+        """Compute the gradients by the factors of Q, and by directions, see `pairs_vjp`."""
         a = self.a
         sizes = a.num_src, a.out_offsets, a.out_nodes, a.out_edges, each, *self.sizes
         units = -(-a.num_entries // each)
@@ -153,7 +153,7 @@ class Triplets:
         else:
             args = self.t, a.embedding, self.weights.b, a.gy, gx, gt, gb, gu
         pair = (3 if second else 2) * self.degrees + 7
-        self.by_pairs("pairs_back_second" if second else "pairs_back", units, pair, *sizes, *args)
+        self.by_pairs("pairs_vjp_second" if second else "pairs_vjp", units, pair, *sizes, *args)
 
     def sum_by_edge(self, table: DeviceArray, out: DeviceArray, accumulate: bool) -> None:
         """Sum over the entries of each edge, and over the channel blocks of each entry."""

@@ -156,9 +156,9 @@ extern "C" __global__ void gather(ROWS, const whole* places, whole heads, const 
 // Fused pass over the outgoing edges, with one gather of the destinations' gradients: computes
 //   dots[k, head] = scale <table[i, head], x[j, head]>
 // and, if `out` is given, their weighted sums as in `gather`. A head is not split into parts.
-extern "C" __global__ void attend_back(ROWS, const whole* places, whole heads, const real* weights,
-                                       GATHERED, const real* x, real* dots, real* partial,
-                                       whole accumulate, real* out) {
+extern "C" __global__ void attend_vjp(ROWS, const whole* places, whole heads, const real* weights,
+                                      GATHERED, const real* x, real* dots, real* partial,
+                                      whole accumulate, real* out) {
   const Layout mine(lanes, across, 1);
   if (!pieces && mine.unit >= rows) return;
   const Span span =

@@ -123,8 +123,8 @@ extern "C" __global__ void evaluate(BASIS, whole accumulate, real* y) {
 
 // Gradients of <gy, y>, or of <hx, gradient by x> + <hw, gradient by w> if `second`: by x; by w,
 // for each sample; and by gy. LANES lanes process a sample.
-extern "C" __global__ void pull(BASIS, const real* gy, whole second, const real* hx, const real* hw,
-                                whole accumulate, real* by_x, double* by_w, real* dgy) {
+extern "C" __global__ void vjp(BASIS, const real* gy, whole second, const real* hx, const real* hw,
+                               whole accumulate, real* by_x, double* by_w, real* dgy) {
   const whole sample = thread_number() / LANES;
   const int lane = threadIdx.x % LANES;
   if (sample >= samples) return;

@@ -63,10 +63,10 @@ extern "C" __global__ void score(whole entries, whole heads, whole width, const 
 // out[row, head] (+)= the sum over its entries of the gradient by r. `first` is the gradient by the
 // score, or, with tangents, `second` is its tangent. Sources, destinations and edges of the entries
 // are the given arrays, or the row itself.
-extern "C" __global__ void pull_ends(ROWS, const int* destinations, const whole* edges,
-                                     const whole* places, whole heads, ENDS, const real* first,
-                                     const real* second, real* partial, whole accumulate,
-                                     real* out) {
+extern "C" __global__ void ends_vjp(ROWS, const int* destinations, const whole* edges,
+                                    const whole* places, whole heads, ENDS, const real* first,
+                                    const real* second, real* partial, whole accumulate,
+                                    real* out) {
   const Layout mine(lanes, across, parts);
   if (!pieces && mine.unit >= rows) return;
   const Span span =

@@ -6,8 +6,8 @@
 //@ activations
 constexpr int UNITS = 64;  // hidden units per block
 constexpr int SHORT = 16;  // entries per step of `outer`
-constexpr int LONG = 32;  // entries per step of `pull`
-constexpr int STEP = 16;  // features per step of `pull`
+constexpr int LONG = 32;  // entries per step of `layer_vjp`
+constexpr int STEP = 16;  // features per step of `layer_vjp`
 constexpr int HELD = 3;  // coordinates whose weights `outer` keeps in registers
 constexpr int THREADS = 256;
 
@@ -139,13 +139,12 @@ extern "C" __global__ void BOUNDS outer(const whole* pieces, const int* nodes, c
 // Computes the gradients by coords, and by U | b summed over the segment. Second order uses
 //   hb = dG h + G dh,  pb = act' hb + act'' dpre ghid,  qb = act' ghid.
 // If the layer is given, stores only ghid or hb in `by_unit` [entries, hidden].
-extern "C" __global__ void BOUNDS pull(const whole* pieces, const int* nodes, const whole* edges,
-                                       const real* coords, const real* params, const real* dcoords,
-                                       const real* dparams, const real* features,
-                                       const real* dfeatures, const real* weights,
-                                       const real* dweights, real* by_unit, real* gcoords,
-                                       real* gparams, whole first, whole dim, whole hidden,
-                                       whole activation, whole width, whole entries, whole second) {
+extern "C" __global__ void BOUNDS
+layer_vjp(const whole* pieces, const int* nodes, const whole* edges, const real* coords,
+          const real* params, const real* dcoords, const real* dparams, const real* features,
+          const real* dfeatures, const real* weights, const real* dweights, real* by_unit,
+          real* gcoords, real* gparams, whole first, whole dim, whole hidden, whole activation,
+          whole width, whole entries, whole second) {
   // Holds the factors first, then the products.
   __align__(16) __shared__ real room[2 * LONG * (UNITS + 1)];
   const auto left = reinterpret_cast<real(*)[STEP][LONG + 4]>(room);
@@ -280,7 +279,7 @@ extern "C" __global__ void layer_value(const real* coords, const real* params, c
 }
 
 // Maps the gradient by the hidden units, [edge, unit] with one extra column, to that by their
-// arguments: p and, for second order, q as in `pull`, where hb is the second gradient.
+// arguments: p and, for second order, q as in `layer_vjp`, where hb is the second gradient.
 extern "C" __global__ void layer_back(const real* coords, const real* params, const real* dcoords,
                                       const real* dparams, const real* ghid, const real* hb,
                                       real* p, real* q, whole edges, whole dim, whole hidden,

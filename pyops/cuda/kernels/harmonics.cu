@@ -105,7 +105,7 @@ extern "C" __global__ void evaluate(HARMONICS, whole accumulate, real* y) {
 }
 
 // out (+)= the gradients by the vectors of <gy, y>, or of <gy, tangents of y>.
-extern "C" __global__ void pull(HARMONICS, const real* gy, whole accumulate, real* out) {
+extern "C" __global__ void vjp(HARMONICS, const real* gy, whole accumulate, real* out) {
   const whole unit = thread_number() / LANES, sample = unit < samples ? unit : 0;
   const int lane = threadIdx.x % LANES;
   if (samples == 0) return;

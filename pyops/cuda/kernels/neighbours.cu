@@ -57,14 +57,15 @@ __device__ inline void add_rows(const Entries& of, whole start, whole column, co
 // out[row, out_first + c] (+)= sum over the entries of the row of w table[r, table_first + c].
 //
 // With `by_table`, each term is divided by the degree of its table row in these offsets; with
-// `mean`, the sum by the degree of its own row. With `winners`, the argmax or argmin of each row
-// and column (leading dimension `lead`), only entries that attain the extreme count. Entries are
-// identified by `places`, or else by their own numbers. `winners` is indexed by the table row
+// `mean`, the sum by the degree of its own row. With `argextremes`, the argmax or argmin of each
+// row and column (leading dimension `lead`), only entries that attain the extreme count. Entries
+// are identified by `places`, or else by their own numbers. `argextremes` is indexed by the table
+// row
 // (`back`) or by the output row.
 extern "C" __global__ void sum_rows(whole pieces, whole rows, whole entries, const whole* offsets,
                                     const int* nodes, const whole* edges, const whole* weighted,
                                     const real* weight, const whole* by_table, whole mean,
-                                    const whole* winners, const whole* places, whole back,
+                                    const whole* argextremes, const whole* places, whole back,
                                     whole lead, const real* table, whole table_lead,
                                     whole table_first, whole width, double* partial,
                                     whole accumulate, real* out, whole out_lead, whole out_first) {
@@ -88,7 +89,7 @@ extern "C" __global__ void sum_rows(whole pieces, whole rows, whole entries, con
     return;
   }
   real total[COLUMNS] = {};
-  if (!winners) {
+  if (!argextremes) {
     constexpr int many = 32 / sizeof(real);
     const real* const from = table + table_first;
     whole entry = span.start;
@@ -104,12 +105,12 @@ extern "C" __global__ void sum_rows(whole pieces, whole rows, whole entries, con
       real factor = of.factor(entry);
       if (by_table) factor /= shared_by(by_table, row);
       const real* const values = table + row * table_lead + table_first;
-      const whole* const won = winners + (back ? row : span.row) * lead + column_first;
+      const whole* const argextreme = argextremes + (back ? row : span.row) * lead + column_first;
       const whole place = places ? places[entry] : entry + 1;
 #pragma unroll
       for (int k = 0; k < COLUMNS; ++k) {
         const whole c = chunk.first + k * LANES;
-        if (c < width && won[c] == place) total[k] += factor * values[c];
+        if (c < width && argextreme[c] == place) total[k] += factor * values[c];
       }
     }
   }
@@ -127,17 +128,18 @@ extern "C" __global__ void sum_rows(whole pieces, whole rows, whole entries, con
 }
 
 // Whether a replaces an earlier b in the extreme; the first NaN stays.
-__device__ inline bool beats(bool most, real a, real b) {
+__device__ inline bool exceeds(bool most, real a, real b) {
   return (most ? a > b : a < b) || (is_nan(a) && !is_nan(b));
 }
 
 // Column-wise extreme of the weighted rows and its entry (argmax or argmin), 1-based, the first of
-// equals; both 0 for an empty row. `out` and `winners` are optional.
-extern "C" __global__ void win_rows(whole pieces, whole rows, whole entries, const whole* offsets,
-                                    const int* nodes, const whole* edges, const whole* weighted,
-                                    const real* weight, whole most, const real* table, whole width,
-                                    real* partial, whole* partial_winners, whole accumulate,
-                                    real* out, whole out_lead, whole out_first, whole* winners) {
+// equals; both 0 for an empty row. `out` and `argextremes` are optional.
+extern "C" __global__ void extreme_rows(whole pieces, whole rows, whole entries,
+                                        const whole* offsets, const int* nodes, const whole* edges,
+                                        const whole* weighted, const real* weight, whole most,
+                                        const real* table, whole width, real* partial,
+                                        whole* partial_argextremes, whole accumulate, real* out,
+                                        whole out_lead, whole out_first, whole* argextremes) {
   const Chunk chunk;
   if (!pieces && chunk.unit >= rows) return;
   const Span span =
@@ -145,15 +147,15 @@ extern "C" __global__ void win_rows(whole pieces, whole rows, whole entries, con
   if (pieces && !span.is_long) return;
   const Entries of = {nodes, edges, weighted, weight};
   real best[COLUMNS] = {};
-  whole won[COLUMNS] = {};
+  whole argextreme[COLUMNS] = {};
   if (!pieces && span.is_long) {
     for (whole p = first_piece(span); p <= last_piece(span); p = next_piece(p)) {
 #pragma unroll
       for (int k = 0; k < COLUMNS; ++k) {
         const whole c = chunk.first + k * LANES;
-        if (c < width && (!won[k] || beats(most, partial[p * width + c], best[k]))) {
+        if (c < width && (!argextreme[k] || exceeds(most, partial[p * width + c], best[k]))) {
           best[k] = partial[p * width + c];
-          won[k] = partial_winners[p * width + c];
+          argextreme[k] = partial_argextremes[p * width + c];
         }
       }
     }
@@ -166,9 +168,9 @@ extern "C" __global__ void win_rows(whole pieces, whole rows, whole entries, con
       for (int k = 0; k < COLUMNS; ++k) {
         const whole c = chunk.first + k * LANES;
         const real value = c < width ? factor * values[c] : real(0);
-        if (entry == span.start || beats(most, value, best[k])) {
+        if (entry == span.start || exceeds(most, value, best[k])) {
           best[k] = value;
-          won[k] = entry + 1;
+          argextreme[k] = entry + 1;
         }
       }
     }
@@ -178,10 +180,10 @@ extern "C" __global__ void win_rows(whole pieces, whole rows, whole entries, con
     if (c >= width) return;
     if (pieces) {
       partial[chunk.unit * width + c] = best[k];
-      partial_winners[chunk.unit * width + c] = won[k];
+      partial_argextremes[chunk.unit * width + c] = argextreme[k];
       continue;
     }
-    if (winners) winners[span.row * out_lead + out_first + c] = won[k];
+    if (argextremes) argextremes[span.row * out_lead + out_first + c] = argextreme[k];
     if (!out) continue;
     real* const place = out + span.row * out_lead + out_first + c;
     *place = best[k] + (accumulate ? *place : real(0));
@@ -246,11 +248,11 @@ extern "C" __global__ void pass_on(whole rows, const whole* offsets, const whole
 
 // out[row] (+)= sum over the entries of the row of <table[r], gradient[q]>. `places` are the
 // positions of the entries in CSC order; r is their edge or source, q their destination. With
-// `mean`, divided by the degree of q. With `winners`, only columns whose extreme at q is attained
-// by the entry count.
+// `mean`, divided by the degree of q. With `argextremes`, only columns whose extreme at q is
+// attained by the entry count.
 extern "C" __global__ void dot_rows(whole pieces, whole rows, whole entries, const whole* offsets,
                                     const whole* places, const int* nodes, const int* owners,
-                                    const whole* in_offsets, whole mean, const whole* winners,
+                                    const whole* in_offsets, whole mean, const whole* argextremes,
                                     whole lead, whole first, const real* table, whole width,
                                     const real* gradient, double* partial, whole accumulate,
                                     real* out) {
@@ -267,10 +269,10 @@ extern "C" __global__ void dot_rows(whole pieces, whole rows, whole entries, con
     for (whole entry = span.start; entry < span.end; ++entry) {
       const whole place = places[entry], q = owners[place - 1] - 1;
       const whole r = nodes ? nodes[place - 1] - 1 : span.row;
-      const whole* const won = winners ? winners + q * lead + first : 0;
+      const whole* const argextreme = argextremes ? argextremes + q * lead + first : 0;
       real product = 0;
       for (whole c = chunk.first; c < width; c += LANES)
-        if (!won || won[c] == place)
+        if (!argextreme || argextreme[c] == place)
           product += table[r * width + c] * gradient[q * lead + first + c];
       total += mean ? product / shared_by(in_offsets, q) : product;
     }

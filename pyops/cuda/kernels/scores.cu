@@ -156,9 +156,9 @@ struct Total {
 // maximum); for a segment, the sum itself. If `weights` is given, also stores factor times alpha of
 // each entry. With `by_entry`, `edge` is in CSC order. The scores of HELD entries per lane are
 // computed at a time, and once only if there are no more.
-extern "C" __global__ void soften(whole pieces, whole rows, whole entries, const whole* offsets,
-                                  const int* nodes, const whole* edges, whole by_entry, SCORES,
-                                  real* partial, real* tops, real* shares, real* weights) {
+extern "C" __global__ void softmax(whole pieces, whole rows, whole entries, const whole* offsets,
+                                   const int* nodes, const whole* edges, whole by_entry, SCORES,
+                                   real* partial, real* tops, real* shares, real* weights) {
   constexpr int HELD = 8;
   const whole unit = thread_number() / WARP;
   if (!pieces && unit >= rows) return;
@@ -304,10 +304,10 @@ extern "C" __global__ void entries_alone(whole step, whole is_second, whole by_e
 // Fused first-order SUMS and BACK for rows that are not split, with the weights known. Stores the
 // gradients by the scores, summed for each destination, and in CSR order (`places`); optionally
 // also in CSC order, and the gradients by the mask.
-extern "C" __global__ void pull_rows(whole rows, const whole* offsets, const int* nodes,
-                                     const whole* edges, const whole* places, SCORES,
-                                     const real* weights, const real* dots, real* by_dst,
-                                     real* by_place, real* by_entry, real* masked) {
+extern "C" __global__ void scores_vjp(whole rows, const whole* offsets, const int* nodes,
+                                      const whole* edges, const whole* places, SCORES,
+                                      const real* weights, const real* dots, real* by_dst,
+                                      real* by_place, real* by_entry, real* masked) {
   const whole unit = thread_number() / WARP;
   if (unit >= rows) return;
   const Span span = row_span(offsets, unit);

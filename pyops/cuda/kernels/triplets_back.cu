@@ -196,18 +196,18 @@ __device__ inline void sum_pairs_back(const Edges& edges, whole entries, whole o
   whole out_rows, const whole *out_offsets, const int *out_nodes, const whole *out_edges, \
       whole each, whole degrees, whole channels, whole middle
 
-extern "C" __global__ void pairs_back(GRAPH, BACK, const real* T, const real* X, const real* B,
-                                      const real* gy, real* gX, real* gT, real* gB, real* gu) {
+extern "C" __global__ void pairs_vjp(GRAPH, BACK, const real* T, const real* X, const real* B,
+                                     const real* gy, real* gX, real* gT, real* gB, real* gu) {
   const Edges edges = {exclude, reverse, u, tu};
   sum_pairs_back<false>(edges, entries, out_rows, nodes, ids, owners, out_offsets, out_nodes,
                         out_edges, each, static_cast<int>(degrees), channels, middle, T, 0, X, 0, B,
                         0, gy, gX, gT, gB, gu, 0);
 }
 
-extern "C" __global__ void pairs_back_second(GRAPH, BACK, const real* T, const real* tT,
-                                             const real* X, const real* tX, const real* B,
-                                             const real* tB, const real* gy, real* gX, real* gT,
-                                             real* gB, real* gu, real* tgu) {
+extern "C" __global__ void pairs_vjp_second(GRAPH, BACK, const real* T, const real* tT,
+                                            const real* X, const real* tX, const real* B,
+                                            const real* tB, const real* gy, real* gX, real* gT,
+                                            real* gB, real* gu, real* tgu) {
   const Edges edges = {exclude, reverse, u, tu};
   sum_pairs_back<true>(edges, entries, out_rows, nodes, ids, owners, out_offsets, out_nodes,
                        out_edges, each, static_cast<int>(degrees), channels, middle, T, tT, X, tX,

@@ -145,7 +145,7 @@ def backward(rt: Runtime, a: Gat) -> None:
     positions, accumulate = a.graph._index("out_entries"), written("gx_src")
     if gat.parts == 1:
         gat.gather(
-            "attend_back", rows, 1, positions, gat.heads, weights, *gat.gradients().arguments,
+            "attend_vjp", rows, 1, positions, gat.heads, weights, *gat.gradients().arguments,
             a.x_src, dots, gat.partial(rows), accumulate, a.gx_src,
         )  # fmt: skip
     else:
@@ -184,7 +184,7 @@ def _by_sides(
     else:
         by_dst, by_entry = gat.by_row(a.num_dst), gat.by_entry() if gat.has_edges else None
         gat.run(
-            "pull_rows", blocks(a.num_dst, WARP), a.num_dst, a.in_offsets, a.in_nodes, a.in_edges,
+            "scores_vjp", blocks(a.num_dst, WARP), a.num_dst, a.in_offsets, a.in_nodes, a.in_edges,
             a.in_entries, *gat.scores, weights, dots, by_dst, by_source, by_entry, masked,
         )  # fmt: skip
     if not wanted:

@@ -77,7 +77,7 @@ class _SumAttention(EntryAttention):
         chunks, partial = self.chunks(self.parts), self.partial(rows)
         for segments, units in ((1, rows.segments), (0, rows.count)):
             self.launch(
-                "pull_ends", (blocks(units, WARP), chunks), segments, rows.count, rows.entries,
+                "ends_vjp", (blocks(units, WARP), chunks), segments, rows.count, rows.entries,
                 rows.offsets, sources, self.lanes, self.across, self.parts, self.width,
                 destinations, edges, positions, self.heads, *self.ends, *by_scores, partial,
                 accumulate, out,

@@ -60,14 +60,14 @@ def forward(rt: Runtime, a: SphericalHarmonics) -> None:
 def backward(rt: Runtime, a: SphericalHarmonics) -> None:
     """Compute gvectors if requested."""
     if a.gvectors is not None:
-        _run(rt, a, "pull", None, a.gy, a.accumulate, a.gvectors)
+        _run(rt, a, "vjp", None, a.gy, a.accumulate, a.gvectors)
 
 
 def double_backward(rt: Runtime, a: SphericalHarmonics) -> None:
     """Compute dvectors and dgy, as requested."""
     written = Written(a)
     if a.hvectors is not None and a.dvectors is not None:
-        _run(rt, a, "pull", a.hvectors, a.gy, written("dvectors"), a.dvectors)
+        _run(rt, a, "vjp", a.hvectors, a.gy, written("dvectors"), a.dvectors)
     if a.hvectors is not None and a.dgy is not None:
         _run(rt, a, "evaluate", a.hvectors, written("dgy"), a.dgy)
     written.finish("dvectors", "dgy")
