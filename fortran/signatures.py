@@ -1,6 +1,7 @@
 """The Fortran of the interfaces: entry procedures, and what the templates in nodes/ derive.
 
 The declarations in pyops/ops are read as text, nothing of pyops is imported but its schema.
+Most of the module is one class, which reads a declaration for all templates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Plans: everything about a call that follows from shapes and options, computed once."""
+"""Plans: everything about a call that follows from shapes and options, computed once.
+
+The checks of a call and its plan come from the same slots, so they are one module.
+"""
 
 from __future__ import annotations
 

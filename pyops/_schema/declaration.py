@@ -1,4 +1,7 @@
-"""Declarations of operators: inputs and shapes, options and choices, derived sizes."""
+"""Declarations of operators: inputs and shapes, options and choices, derived sizes.
+
+Declarations are read and shown by the same types, so this is one module.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Calls with arrays on a CUDA device: checked by host plans, run by the functions in `ops`."""
+"""Calls with arrays on a CUDA device: checked by host plans, run by the functions in `ops`.
+
+The steps of a call share `Call`, so they are one module.
+"""
 
 from __future__ import annotations
 

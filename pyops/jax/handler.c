@@ -1,6 +1,7 @@
 /* A single handler of XLA's foreign function interface for all calls. Passes text and buffers of a
    call to Python, which executes it or returns a plan. Calls of equal text and indices then reach
-   the kernel by this plan, without Python and the GIL. */
+   the kernel by this plan, without Python and the GIL. One source, as what its
+   parts share is static. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pthread.h>

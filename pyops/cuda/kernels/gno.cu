@@ -1,7 +1,7 @@
 // Hidden layer of a kernel network, and its outer products with features, summed over row segments.
 //
 // Parameters begin with U | b, both [.., hidden]: `pre` is b + sum over k of U[k] x[k]. A segment
-// of a row is given by row, start and end, 0-based.
+// of a row is given by row, start and end, 0-based. One source: the kernels share `Layer`.
 //! WIDTH 16 64
 //@ activations
 constexpr int UNITS = 64;  // hidden units per block

@@ -1,4 +1,5 @@
 // Graph attention: the kernels on arrays by heads, without features: scores, softmax, their VJPs.
+// One source, as NVRTC compiles each alone and the kernels share their types.
 #include "scores.cuh"
 #include "features.cuh"
 
