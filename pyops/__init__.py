@@ -67,7 +67,7 @@ from .ops.spherical_basis import spherical_basis as spherical_basis
 from .ops.spherical_harmonics import spherical_harmonics as spherical_harmonics
 from .ops.transformer_conv import transformer_conv as transformer_conv
 
-__version__ = _version("pyops")
+__version__ = _version("pyops-kernels")
 
 __all__ = [
     "Graph",

@@ -58,7 +58,8 @@ def build(folder, dist):
 def archive_for_fpm(sdist, folder):
     """Build the package for fpm beside the sdist."""
     say("writing the package for fpm")
-    name = sdist.name.replace(".tar.gz", "-fpm")
+    version = sdist.name.removesuffix(".tar.gz").rpartition("-")[2]
+    name = f"pyops-{version}-fpm"
     run("meson", "setup", folder / "fpm", ROOT, "-Dpython=disabled")
     run("meson", "compile", "-C", folder / "fpm", "fpm")
     (folder / "fpm" / "fpm").rename(folder / name)

@@ -129,8 +129,8 @@ def platform(caller: str) -> Platform:
         return found()
     except ImportError as error:
         raise ImportError(
-            f"{caller}: arrays on a CUDA device need CuPy, which `pip install pyops[cuda]` "
-            f"brings: {error}"
+            f"{caller}: arrays on a CUDA device need CuPy, which `pip install "
+            f"pyops-kernels[cuda]` brings: {error}"
         ) from error
     except RuntimeError as error:
         raise RuntimeError(

@@ -140,7 +140,7 @@ def test_fpm(build, tmp_path):
 
 
 def test_flags(tmp_path):
-    """`pip install pyops` is enough for Fortran and C."""
+    """`pip install pyops-kernels` is enough for Fortran and C."""
     need(FC, "cc")
     flags = run(sys.executable, "-m", "pyops", "--flags").splitlines()[-1].split()
     run(FC, EXAMPLES / "gno_conv.f90", *flags, "-o", tmp_path / "fortran")

@@ -27,7 +27,8 @@ assert str(best / "libpyops.so") in libraries, f"not the library in {best}: {lib
 
 for name in "py.typed", "__init__.pyi", "torch/__init__.pyi", "jax/__init__.pyi":
     assert (package / name).is_file(), f"{name} is missing"
-needs = [need for need in importlib.metadata.requires("pyops") if "extra ==" not in need]
+requirements = importlib.metadata.requires("pyops-kernels")
+needs = [need for need in requirements if "extra ==" not in need]
 assert [re.match(r"[\w-]+", need).group() for need in needs] == ["numpy"], needs
 
 print(*(Path(path).relative_to(sys.prefix) for path in libraries), sep="\n")
