@@ -1,4 +1,7 @@
-"""Builds dist/ and tests its wheel in a separate environment: `./run wheel`."""
+"""Builds dist/ and tests its wheel in a separate environment: `./run wheel`.
+
+`--repair WHEEL FOLDER` only adds the Fortran libraries to a wheel, for cibuildwheel.
+"""
 
 import os
 import shutil
@@ -42,15 +45,21 @@ def vendor_openmp(wheel, folder):
     return wheel
 
 
+def repair(wheel, folder, dist):
+    """Write the wheel with the Fortran libraries into dist; folder may be written to."""
+    wheel = vendor_openmp(Path(shutil.copy(wheel, folder)), folder)
+    run("auditwheel", "repair", "--exclude", "libgomp.so.1", "--wheel-dir", dist, wheel)
+
+
 def build(folder, dist):
     """Build the sdist and, from it, a wheel that depends on NumPy alone."""
     say("building sdist and wheel")
     run(sys.executable, "-m", "build", "--outdir", folder)
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     say("adding the Fortran libraries to the wheel")
-    wheel = vendor_openmp(wheel, folder)
     shutil.rmtree(dist, ignore_errors=True)
-    run("auditwheel", "repair", "--exclude", "libgomp.so.1", "--wheel-dir", dist, wheel)
+    (folder / "repair").mkdir()
+    repair(wheel, folder / "repair", dist)
     (wheel,) = dist.glob("*.whl")
     return Path(shutil.copy(sdist, dist)), wheel
 
@@ -87,6 +96,9 @@ def check(sdist, wheel, folder, arguments):
 def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
+        if sys.argv[1:2] == ["--repair"]:
+            wheel, dist = sys.argv[2:]
+            return repair(wheel, folder, dist)
         (folder / "raw").mkdir()
         sdist, wheel = build(folder / "raw", ROOT / "dist")
         archive_for_fpm(sdist, folder)
