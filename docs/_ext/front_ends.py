@@ -1,0 +1,114 @@
+"""Writes the pages of modules that import PyTorch or JAX, from their sources.
+
+The build needs neither library: docstrings and signatures are read from the syntax trees.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+from docstrings import Docstring, title, write_changed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "reference" / "frameworks"
+MODULES = (
+    "pyops.torch",
+    "pyops.torch.nn",
+    "pyops.jax",
+    "pyops.compat.pylibcugraphops",
+    "pyops.compat.pylibcugraphops.operators",
+    "pyops.compat.pylibcugraphops.dimenet",
+    "pyops.compat.pylibcugraphops.pytorch",
+    "pyops.compat.pylibcugraphops.pytorch.operators",
+)
+
+
+def source(module: str) -> Path:
+    """Return the file of a module."""
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def public(module: str) -> Iterator[tuple[str, str]]:
+    """Yield the names that a module offers to users, each with the module that defines it."""
+    path = source(module)
+    package = path.name == "__init__.py"
+    for node in ast.parse(path.read_text()).body:
+        if package and isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
+            defining = f"{module}.{node.module}"
+            yield from ((a.name, defining) for a in node.names if a.asname == a.name)
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name[0] != "_":
+            yield node.name, module
+
+
+def documented(node: ast.ClassDef | ast.FunctionDef) -> str:
+    """Return the docstring; of one that is put together, its longest part."""
+    if found := ast.get_docstring(node):
+        return found
+    parts = [
+        n.value
+        for a in node.body
+        if isinstance(a, ast.Assign) and ast.unparse(a.targets[0]) == "__doc__"
+        for n in ast.walk(a)
+        if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    ]
+    return max(parts, key=len, default="")
+
+
+def call(node: ast.FunctionDef) -> str:
+    """Return the parameters without annotations and without self."""
+    for a in ast.walk(node.args):
+        if isinstance(a, ast.arg):
+            a.annotation = None
+    text = ast.unparse(node.args)
+    return f"({text.removeprefix('self').removeprefix(', ')})"
+
+
+def described(module: str, name: str, defining: str) -> str:
+    """Return the entry of a class, a function or a constant."""
+    tree = ast.parse(source(defining).read_text())
+    node = next((n for n in tree.body if getattr(n, "name", "") == name), None)
+    if isinstance(node, ast.ClassDef):
+        kind = "class"
+        methods = {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
+        signature = call(methods["__init__"]) if "__init__" in methods else ""
+    elif isinstance(node, ast.FunctionDef):
+        kind, methods, signature = "function", {}, call(node)
+    else:
+        return f".. py:data:: {module}.{name}\n\n"
+    text = f".. py:{kind}:: {module}.{name}{signature}\n\n"
+    text += indent(Docstring(documented(node)).markup(), "   ")
+    for method, found in methods.items():
+        if method[0] != "_" and ast.get_docstring(found):
+            text += f"   .. py:method:: {method}{call(found)}\n\n"
+            text += indent(Docstring(documented(found)).markup(), "      ")
+    return text
+
+
+def page(module: str) -> str:
+    """Return the page of a module."""
+    text = title(module) + f".. py:module:: {module}\n\n"
+    text += (ast.get_docstring(ast.parse(source(module).read_text())) or "") + "\n\n"
+    if module in ("pyops.torch", "pyops.jax"):
+        text += "The operators are listed in :doc:`../operators/index`; the page of each has its "
+        text += f"``{module}`` function.\n\n"
+    return text + "".join(described(module, *found) for found in public(module))
+
+
+def write(folder: Path = FOLDER) -> None:
+    """Write all pages."""
+    write_changed(folder, {module: page(module) for module in MODULES})
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the extension with Sphinx."""
+    app.connect("builder-inited", lambda _: write())
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

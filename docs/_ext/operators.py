@@ -1,0 +1,263 @@
+"""Writes a page for every operator, from its declaration, before Sphinx reads the sources."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from docstrings import Docstring, title, write_changed
+
+from pyops._call.compound import COMPOUNDS, Compound
+from pyops._call.operator import OPERATORS, Operator
+from pyops._schema import show_shape
+from pyops._stubs import precision
+from pyops.partials import _all as partials
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "reference" / "operators"
+FAMILIES = {
+    "convolution": "Graph neural operators",
+    "attention": "Attention",
+    "neighbours": "Message passing",
+    "triplets": "Directional message passing",
+    "bases": "Bases",
+    "transforms": "Orthogonal and Laplace neural operators",
+    "elementwise": "Elementwise functions and reductions",
+}
+"""Folders of the kernels, and headings."""
+RESULTS = {
+    "forward": "Returns the result, and `saved`, which the derivatives of the same inputs accept.",
+    "backward": "Returns the gradients {}.",
+    "double_backward": "Returns the gradients {} of the inner product of the first-order gradients "
+    "with the cotangents h.",
+    "jvp": "Returns the tangent {} of the result.",
+}
+
+
+def operators() -> dict[str, Operator]:
+    """Return all operators by name."""
+    return OPERATORS | COMPOUNDS
+
+
+def declarations(op: Operator) -> list[str]:
+    """Return the names under which kernels are filed."""
+    parts = op.parts.values() if isinstance(op, Compound) else [op]
+    return [part.declaration for part in parts]
+
+
+def family(op: Operator) -> str:
+    """Return the folder of the kernels, of which the Fortran sources have one for each family."""
+    name = declarations(op)[0]
+    return next(f for f in FAMILIES if (ROOT / "fortran" / f / f"{name}.fypp").exists())
+
+
+def docstring(op: Operator) -> Docstring:
+    """Return the docstring of the declaration."""
+    text = (op.__doc__ or "").removeprefix(f"{op._usage()}\n\n")
+    return Docstring(text.removesuffix(f"\n\n{op._derivatives()}"))
+
+
+def call(signature: inspect.Signature) -> str:
+    """Return the parameters without annotations, which the tables show."""
+    shown = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    return str(inspect.Signature(shown))
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a list table; cells may have several lines."""
+    text = ".. list-table::\n   :header-rows: 1\n   :widths: auto\n\n"
+    for row in (header, *rows):
+        for number, cell in enumerate(row):
+            lines = cell.replace("\n", "\n       ")
+            text += f"   {' ' if number else '*'} - {lines}\n"
+    return re.sub(r" +\n", "\n", text + "\n")
+
+
+def literal(value: object) -> str:
+    """Return a value as code."""
+    return f"``{value}``"
+
+
+def shapes(op: Operator, name: str) -> str:
+    """Return the shapes that an input may have."""
+    forms = op.signature.inputs[name].forms
+    return " or ".join("any" if f[0].text == "..." else literal(show_shape(f, {})) for f in forms)
+
+
+def inputs(op: Operator, doc: Docstring) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table of inputs."""
+    if op.signature.has_graph:
+        yield literal("graph"), "", "", "A :class:`pyops.Graph`, or that of the front end."
+    for name, i in op.signature.inputs.items():
+        about = doc.parameter(name)
+        yield literal(name), shapes(op, name), "yes" if i.optional else "", about
+
+
+def options(op: Operator, doc: Docstring) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table of options."""
+    signature = op.signature
+    for o in signature.options.values():
+        if o.kind is str:
+            kind = ", ".join(literal(repr(c)) for c in o.choices)
+        else:
+            kind = o.kind.__name__ if isinstance(o.kind, type) else o.kind.replace("|", "or")
+        default = "required" if o.default is inspect.Parameter.empty else literal(repr(o.default))
+        yield literal(o.name), kind, default, doc.parameter(o.name)
+    for i in signature.indexed.values():
+        about = f"{doc.parameter(i.name)}\n\nOnly with ``{i.option}={i.choice!r}``.".strip()
+        yield literal(i.name), f"integers, shape ``({i.length},)``", literal(None), about
+    if signature.attention is not None:
+        shape = show_shape(signature.attention, {})
+        about = f"Whether the attention weights, of shape ``{shape}``, are returned as well."
+        yield literal("return_attention"), "bool", literal(False), about
+    for p in precision(op):
+        kind = ", ".join(re.findall(r"'\w+'", p.annotation))
+        about = "Precision of matrix products on a CUDA device; only there."
+        yield literal(p.name), kind, literal(repr(p.default)), about
+
+
+def sizes(op: Operator) -> Iterator[str]:
+    """Yield which sizes follow from choices and absent inputs, and what else binds the inputs."""
+    signature = op.signature
+    for case, found in signature.where.items():
+        word = case.removeprefix("no ")
+        absent = "without" if word in signature.inputs else "if not"
+        what = f"{absent} ``{word}``" if case != word else f"with ``{word}``"
+        equal = " and ".join(f"``{n} = {getattr(s, 'text', s)}``" for n, s in found.items())
+        yield f"* {equal} {what}."
+    for name, most in signature.at_most.items():
+        yield f"* ``{name}`` is at most ``{most}``."
+    if signature.one_of:
+        yield f"* At least one of {' and '.join(map(literal, signature.one_of))} must be given."
+
+
+def phases(op: Operator) -> Iterator[str]:
+    """Yield the entry of each phase."""
+    results = op.signature.results
+    tags = {"backward": "g", "double_backward": "d", "jvp": ""}
+    for phase in op.phases:
+        names = [tags[phase] + n for n in op.signature.inputs] if tags.get(phase) else []
+        names += {"double_backward": [f"dg{y}" for y in results]}.get(phase, [])
+        names += [f"d{y}" for y in results] if phase == "jvp" else []
+        about = RESULTS[phase].format(", ".join(map(literal, names)))
+        signature = call(inspect.signature(getattr(op, phase)))
+        yield f".. py:method:: {op.name}.{phase}{signature}\n\n   {about}\n"
+
+
+def front_ends(op: Operator) -> Iterator[tuple[str, str]]:
+    """Yield the front ends that have the operator, and its name there."""
+    found = declarations(op)
+    yield "NumPy", f"`pyops.{op.name}`"
+    yield "PyTorch", f"`pyops.torch.{op.name}`"
+    yield "JAX", f"`pyops.jax.{op.name}`"
+    if all((ROOT / "pyops/cuda/ops" / f"{name}.py").exists() for name in found):
+        yield "CUDA", f"`pyops.{op.name}` on CuPy arrays, `pyops.torch.{op.name}` on CUDA tensors"
+    kind = "subroutine" if isinstance(op, Compound) else "function"
+    yield "Fortran", f"``{op.name}``, a {kind} of ``use pyops``"
+    gradients = [name for name, (owner, _) in partials().items() if owner is op]
+    if gradients:
+        yield "Fortran, single gradients", ", ".join(f"``{name}``" for name in gradients)
+    yield "C", ", ".join(f"``pyops_{name}_*`` of ``pyops.h``" for name in found)
+    if all((ROOT / "fortran/device" / f"{name}.fypp").exists() for name in found):
+        yield "OpenACC, OpenMP target", "the procedures of C and Fortran on device addresses"
+
+
+def sources(op: Operator) -> Iterator[str]:
+    """Yield links to copies of the sources."""
+    for name in declarations(op):
+        paths = {
+            "declaration": f"pyops/ops/{name}.py",
+            "kernel": f"fortran/{family(op)}/{name}.fypp",
+            "CUDA": f"pyops/cuda/ops/{name}.py",
+            "OpenACC": f"fortran/device/{name}.fypp",
+        }
+        for what, path in paths.items():
+            if (ROOT / path).exists():
+                yield f"* {what}: :download:`{path} <../../../{path}>`"
+
+
+def page(op: Operator) -> str:
+    """Return the page of an operator."""
+    doc, signature = docstring(op), op.signature
+    text = title(op.name) + ".. py:currentmodule:: pyops\n\n"
+    text += f".. py:function:: {op.name}{call(op.__signature__)}\n\n{doc.indented_text()}\n"
+    text += title("Inputs", "-")
+    text += table(("Input", "Shape", "Optional", "Meaning"), inputs(op, doc))
+    bounds = "\n".join(sizes(op))
+    chosen = [*options(op, doc)]
+    if chosen:
+        text += title("Options", "-") + "Options are given by keyword.\n\n"
+        text += table(("Option", "Type or choices", "Default", "Meaning"), chosen)
+    text += title("Result", "-")
+    any_shape = doc.returned()
+    rows = []
+    for name, shape in signature.results.items():
+        shown = any_shape[0] if shape[0].text == "..." else literal(show_shape(shape, {}))
+        about = doc.result(name) if len(signature.results) > 1 else any_shape[1]
+        rows.append((literal(name), shown, about))
+    text += table(("Result", "Shape", "Meaning"), rows)
+    text += f"Sizes and inputs:\n\n{bounds}\n\n" if bounds else ""
+    text += title("Phases", "-")
+    text += "The arguments of all phases are described in :doc:`../phases`.\n\n"
+    text += "\n".join(phases(op)) + "\n"
+    text += title("Front ends", "-") + table(("Front end", "Name"), front_ends(op))
+    shown = call(op.__signature__)
+    for module, arrays in ("torch", "PyTorch tensors"), ("jax", "JAX arrays"):
+        text += f".. py:function:: pyops.{module}.{op.name}{shown}\n\n"
+        text += f"   `pyops.{op.name}` of {arrays}, with the same inputs and options.\n\n"
+    for section in "Notes", "References":
+        if section in doc.sections:
+            text += title(section, "-") + doc.sections[section] + "\n\n"
+    return text + title("Source", "-") + "\n".join(sources(op)) + "\n"
+
+
+def summaries(folder: str) -> str:
+    """Return the table of a family."""
+    rows = [(f":doc:`{op.name}`", docstring(op).summary) for op in members(folder)]
+    return table(("Operator", "Computes"), rows)
+
+
+def members(folder: str) -> list[Operator]:
+    """Return the operators of a family."""
+    return [op for op in operators().values() if family(op) == folder]
+
+
+def toctree(pages: Iterable[str]) -> str:
+    """Return a table of contents that only the navigation shows."""
+    return ".. toctree::\n   :hidden:\n\n" + "".join(f"   {page}\n" for page in pages)
+
+
+def index() -> str:
+    """Return the page that lists all operators by family."""
+    text = title("Operators")
+    text += "All operators take arrays by position or by name and options by keyword. "
+    text += "Every operator has the phases of :doc:`../phases`.\n\n"
+    for folder, heading in FAMILIES.items():
+        text += title(heading, "-") + summaries(folder)
+    return text + toctree(f"family_{folder}" for folder in FAMILIES)
+
+
+def family_page(folder: str) -> str:
+    """Return the page of a family, under which the navigation has its operators."""
+    text = title(FAMILIES[folder]) + summaries(folder)
+    return text + toctree(op.name for op in members(folder))
+
+
+def write(folder: Path = FOLDER) -> None:
+    """Write all pages."""
+    texts = {op.name: page(op) for op in operators().values()}
+    texts |= {f"family_{name}": family_page(name) for name in FAMILIES}
+    write_changed(folder, {**texts, "index": index()})
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the extension with Sphinx."""
+    app.connect("builder-inited", lambda _: write())
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

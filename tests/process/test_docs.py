@@ -1,0 +1,62 @@
+"""The reference of the documentation site has every public name."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import pyops
+from pyops._call.compound import starred
+
+from .. import ROOT
+
+DOCS = ROOT / "docs"
+ENTRY = re.compile(r"^\.\. (?:py:|auto)(?:function|class|module):: (\S+?)(?:\(|$)", re.M)
+CURRENT = re.compile(r"^\.\. (?:py:)?currentmodule:: (\S+)", re.M)
+
+
+def entries(text):
+    """Full names of the entries of a page."""
+    parts = ["", "", *CURRENT.split(text)[1:]]
+    parts[1] = CURRENT.split(text)[0]
+    for module, body in zip(parts[::2], parts[1::2], strict=True):
+        for name in ENTRY.findall(body):
+            yield name if name.startswith("pyops") else f"{module}.{name}"
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    if not DOCS.exists():
+        pytest.skip("the folder of the documentation is not there")
+    folder = tmp_path_factory.mktemp("reference")
+    path = sys.path[:]
+    sys.path.insert(0, str(DOCS / "_ext"))
+    try:
+        for name in "operators", "front_ends":
+            importlib.import_module(name).write(folder / name)
+    finally:
+        sys.path[:] = path
+        for name in "docstrings", "front_ends", "operators":
+            sys.modules.pop(name, None)
+    pages = [*folder.rglob("*.rst"), *(DOCS / "reference").glob("*.md")]
+    return {name for page in pages for name in entries(page.read_text())}
+
+
+def exported(package):
+    """Names of `__all__`; those of the front ends of frameworks are a graph and all operators."""
+    return pyops.__all__ if package == "pyops" else ["Graph", *starred()]
+
+
+@pytest.mark.parametrize("package", ["pyops", "pyops.torch", "pyops.jax"])
+def test_every_public_name_has_an_entry(package, reference):
+    missing = [n for n in exported(package) if f"{package}.{n}" not in reference]
+    assert not missing
+
+
+def test_every_layer_has_an_entry(reference):
+    source = (Path(pyops.__file__).parent / "torch" / "nn" / "__init__.py").read_text()
+    names = re.findall(r"import (\w+) as \1$", source, re.M)
+    assert names
+    assert not [n for n in names if f"pyops.torch.nn.{n}" not in reference]
