@@ -32,6 +32,9 @@ FAMILIES = {
     "elementwise": "Elementwise functions and reductions",
 }
 """Folders of the kernels, and headings."""
+SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**"}
+SIGNS |= {"negative": "-"}
+"""Operators of Fortran that stand for functions."""
 RESULTS = {
     "forward": "Returns the result, and `saved`, which the derivatives of the same inputs accept.",
     "backward": "Returns the gradients {}.",
@@ -94,10 +97,10 @@ def shapes(op: Operator, name: str) -> str:
 def inputs(op: Operator, doc: Docstring) -> Iterator[tuple[str, ...]]:
     """Yield the rows of the table of inputs."""
     if op.signature.has_graph:
-        yield literal("graph"), "", "", "A :class:`pyops.Graph`, or that of the front end."
+        yield literal("graph"), "", "A :class:`pyops.Graph`, or that of the front end."
     for name, i in op.signature.inputs.items():
-        about = doc.parameter(name)
-        yield literal(name), shapes(op, name), "yes" if i.optional else "", about
+        shape = shapes(op, name) + ", optional" * i.optional
+        yield literal(name), shape, doc.parameter(name)
 
 
 def options(op: Operator, doc: Docstring) -> Iterator[tuple[str, ...]]:
@@ -160,7 +163,11 @@ def front_ends(op: Operator) -> Iterator[tuple[str, str]]:
     if all((ROOT / "pyops/cuda/ops" / f"{name}.py").exists() for name in found):
         yield "CUDA", f"`pyops.{op.name}` on CuPy arrays, `pyops.torch.{op.name}` on CUDA tensors"
     kind = "subroutine" if isinstance(op, Compound) else "function"
-    yield "Fortran", f"``{op.name}``, a {kind} of ``use pyops``"
+    kind, name = ("operator", SIGNS[op.name]) if op.name in SIGNS else (kind, op.name)
+    yield (
+        "Fortran",
+        f"``{name}``, {'an' if name in SIGNS.values() else 'a'} {kind} of ``use pyops``",
+    )
     gradients = [name for name, (owner, _) in partials().items() if owner is op]
     if gradients:
         yield "Fortran, single gradients", ", ".join(f"``{name}``" for name in gradients)
@@ -189,7 +196,7 @@ def page(op: Operator) -> str:
     text = title(op.name) + ".. py:currentmodule:: pyops\n\n"
     text += f".. py:function:: {op.name}{call(op.__signature__)}\n\n{doc.indented_text()}\n"
     text += title("Inputs", "-")
-    text += table(("Input", "Shape", "Optional", "Meaning"), inputs(op, doc))
+    text += table(("Input", "Shape", "Meaning"), inputs(op, doc))
     bounds = "\n".join(sizes(op))
     chosen = [*options(op, doc)]
     if chosen:
@@ -210,7 +217,7 @@ def page(op: Operator) -> str:
     text += title("Front ends", "-") + table(("Front end", "Name"), front_ends(op))
     shown = call(op.__signature__)
     for module, arrays in ("torch", "PyTorch tensors"), ("jax", "JAX arrays"):
-        text += f".. py:function:: pyops.{module}.{op.name}{shown}\n\n"
+        text += f".. py:function:: pyops.{module}.{op.name}{shown}\n   :no-contents-entry:\n\n"
         text += f"   `pyops.{op.name}` of {arrays}, with the same inputs and options.\n\n"
     for section in "Notes", "References":
         if section in doc.sections:
