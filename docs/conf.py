@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 project = "pyops"
 author = "the pyops developers"
 copyright = author
-version = release = _version("pyops")
+version = release = _version("pyops-kernels")
 
 extensions = [
     "sphinx.ext.autodoc",

@@ -94,9 +94,7 @@ class Basis:
         a = self.a
         shape = a.num_samples, self.columns
         terms = None if by_w is None else self.rt.empty(shape, "float64")
-        self._run(
-            "vjp", a.num_samples, LANES, a.gy, second, hx, hw, a.accumulate, by_x, terms, dgy
-        )
+        self._run("vjp", a.num_samples, LANES, a.gy, second, hx, hw, a.accumulate, by_x, terms, dgy)
         if by_w is not None and terms is not None:
             total = terms.sum(0)
             by_w[...] = by_w + total if a.accumulate else total
