@@ -12,7 +12,8 @@ from docstrings import Docstring, title, write_changed
 from pyops._call.compound import COMPOUNDS, Compound
 from pyops._call.operator import OPERATORS, Operator
 from pyops._schema import show_shape
-from pyops._stubs import precision
+from pyops.cuda._dispatch import PRECISE
+from pyops.cuda._runtime import PRECISIONS
 from pyops.partials import _all as partials
 
 if TYPE_CHECKING:
@@ -120,10 +121,10 @@ def options(op: Operator, doc: Docstring) -> Iterator[tuple[str, ...]]:
         shape = show_shape(signature.attention, {})
         about = f"Whether the attention weights, of shape ``{shape}``, are returned as well."
         yield literal("return_attention"), "bool", literal(False), about
-    for p in precision(op):
-        kind = ", ".join(re.findall(r"'\w+'", p.annotation))
+    if op.declaration.startswith(PRECISE):
+        kind = ", ".join(literal(repr(name)) for name in PRECISIONS)
         about = "Precision of matrix products on a CUDA device; only there."
-        yield literal(p.name), kind, literal(repr(p.default)), about
+        yield literal("precision"), kind, literal(repr(PRECISIONS[0])), about
 
 
 def sizes(op: Operator) -> Iterator[str]:
