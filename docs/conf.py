@@ -31,7 +31,6 @@ logging.getLogger("sphinx.sphinx.directives.other").addFilter(
 )
 
 default_role = "py:obj"  # as in docstrings: a link if the object has a page, otherwise code
-add_module_names = False
 toc_object_entries_show_parents = "hide"
 maximum_signature_line_length = 80
 python_trailing_comma_in_multi_line_signatures = False

@@ -72,7 +72,7 @@ def call(node: ast.FunctionDef) -> str:
     return f"({text.removeprefix('self').removeprefix(', ')})"
 
 
-def described(module: str, name: str, defining: str) -> str:
+def described(name: str, defining: str) -> str:
     """Return the entry of a class, a function or a constant."""
     tree = ast.parse(source(defining).read_text())
     node = next((n for n in tree.body if getattr(n, "name", "") == name), None)
@@ -83,8 +83,8 @@ def described(module: str, name: str, defining: str) -> str:
     elif isinstance(node, ast.FunctionDef):
         kind, methods, signature = "function", {}, call(node)
     else:
-        return f".. py:data:: {module}.{name}\n\n"
-    text = f".. py:{kind}:: {module}.{name}{signature}\n\n"
+        return f".. py:data:: {name}\n\n"
+    text = f".. py:{kind}:: {name}{signature}\n\n"
     text += indent(Docstring(documented(node)).markup(), "   ")
     for method, found in methods.items():
         if method[0] != "_" and ast.get_docstring(found):
@@ -100,7 +100,7 @@ def page(module: str) -> str:
     if module in ("pyops.torch", "pyops.jax"):
         text += "The operators are listed in :doc:`../operators/index`; the page of each has its "
         text += f"``{module}`` function.\n\n"
-    return text + "".join(described(module, *found) for found in public(module))
+    return text + "".join(described(*found) for found in public(module))
 
 
 def write(folder: Path = FOLDER) -> None:

@@ -218,8 +218,10 @@ def page(op: Operator) -> str:
     text += title("Front ends", "-") + table(("Front end", "Name"), front_ends(op))
     shown = call(op.__signature__)
     for module, arrays in ("torch", "PyTorch tensors"), ("jax", "JAX arrays"):
-        text += f".. py:function:: pyops.{module}.{op.name}{shown}\n   :no-contents-entry:\n\n"
+        text += f".. py:currentmodule:: pyops.{module}\n\n"
+        text += f".. py:function:: {op.name}{shown}\n   :no-contents-entry:\n\n"
         text += f"   `pyops.{op.name}` of {arrays}, with the same inputs and options.\n\n"
+    text += ".. py:currentmodule:: pyops\n\n"
     for section in "Notes", "References":
         if section in doc.sections:
             text += title(section, "-") + doc.sections[section] + "\n\n"

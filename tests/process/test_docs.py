@@ -14,7 +14,7 @@ from .. import ROOT
 
 DOCS = ROOT / "docs"
 ENTRY = re.compile(r"^\.\. (?:py:|auto)(?:function|class|module):: (\S+?)(?:\(|$)", re.M)
-CURRENT = re.compile(r"^\.\. (?:py:)?currentmodule:: (\S+)", re.M)
+CURRENT = re.compile(r"^\.\. (?:py:)?(?:current)?module:: (\S+)", re.M)
 
 
 def entries(text):
