@@ -496,7 +496,7 @@ def test_other_errors_of_the_runtime(platform, monkeypatch):
 def test_no_compiler_of_cuda(platform, monkeypatch):
     error = ImportError("libnvrtc.so.13")
     monkeypatch.setattr(platform.runtime, "_run", mock.Mock(side_effect=error))
-    with pytest.raises(ImportError, match=r"exp: .*pyops\[cuda\].*: libnvrtc"):
+    with pytest.raises(ImportError, match=r"exp: .*pyops-kernels\[cuda\].*: libnvrtc"):
         pyops.exp(to_device(KAPPA))
 
 
