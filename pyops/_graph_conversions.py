@@ -76,7 +76,7 @@ def neighbours_in(cells: object) -> tuple[Indices, Indices]:
             raise OverflowError(f"{label}: expected nodes below 2**31 - 1, got {nodes.max()}")
         one, other = np.nonzero(~np.eye(count, dtype=bool))
         src, dst = nodes[:, one], nodes[:, other]
-        keys.append(np.unique((dst << 32 | src)[src != dst]))
+        keys.append((dst << 32 | src)[src != dst])
     dst, src = np.divmod(np.unique(np.concatenate(keys)), 1 << 32)
     return src, dst
 
