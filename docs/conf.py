@@ -1,6 +1,5 @@
 """Configuration of Sphinx for the documentation site."""
 
-import logging
 import os
 import sys
 from importlib.metadata import version as _version
@@ -24,11 +23,6 @@ extensions = [
     "front_ends",
 ]
 exclude_patterns = ["_ext"]
-# Patterns list the guide and the benchmarks, so that pages may be added or absent. The warning of a
-# pattern without pages has no type, so `suppress_warnings` cannot name it.
-logging.getLogger("sphinx.sphinx.directives.other").addFilter(
-    lambda record: "toctree glob" not in str(record.msg)
-)
 
 default_role = "py:obj"  # as in docstrings: a link if the object has a page, otherwise code
 toc_object_entries_show_parents = "hide"

@@ -6,6 +6,7 @@ The build needs neither library: docstrings and signatures are read from the syn
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
@@ -37,11 +38,16 @@ def source(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+@functools.cache
+def tree(module: str) -> ast.Module:
+    """Return the syntax tree of a module."""
+    return ast.parse(source(module).read_text())
+
+
 def public(module: str) -> Iterator[tuple[str, str]]:
     """Yield the names that a module offers to users, each with the module that defines it."""
-    path = source(module)
-    package = path.name == "__init__.py"
-    for node in ast.parse(path.read_text()).body:
+    package = source(module).name == "__init__.py"
+    for node in tree(module).body:
         if package and isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
             defining = f"{module}.{node.module}"
             yield from ((a.name, defining) for a in node.names if a.asname == a.name)
@@ -74,8 +80,7 @@ def call(node: ast.FunctionDef) -> str:
 
 def described(name: str, defining: str) -> str:
     """Return the entry of a class, a function or a constant."""
-    tree = ast.parse(source(defining).read_text())
-    node = next((n for n in tree.body if getattr(n, "name", "") == name), None)
+    node = next((n for n in tree(defining).body if getattr(n, "name", "") == name), None)
     if isinstance(node, ast.ClassDef):
         kind = "class"
         methods = {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
@@ -96,7 +101,7 @@ def described(name: str, defining: str) -> str:
 def page(module: str) -> str:
     """Return the page of a module."""
     text = title(module) + f".. py:module:: {module}\n\n"
-    text += (ast.get_docstring(ast.parse(source(module).read_text())) or "") + "\n\n"
+    text += (ast.get_docstring(tree(module)) or "") + "\n\n"
     if module in ("pyops.torch", "pyops.jax"):
         text += "The operators are listed in :doc:`../operators/index`; the page of each has its "
         text += f"``{module}`` function.\n\n"
