@@ -1,7 +1,6 @@
 """Measures, prints the tables, and writes Markdown, JSON and the plot."""
 
 import argparse
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -120,7 +119,7 @@ def main() -> int:
         everything["nodes"] = vars(cost)
     if "rows" in options.only and limits:
         everything["rows_of_any_size"] = [vars(line) for line in sweep]
-    (options.output / "benchmark.json").write_text(json.dumps(everything, indent=1) + "\n")
+    (options.output / "benchmark.json").write_text(report.json_text(everything))
     try:
         from benchmarks.plot import draw
 

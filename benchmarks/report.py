@@ -1,11 +1,12 @@
 """Reports the rows as Markdown tables, readable on a terminal, and as JSON."""
 
+import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import groupby
 from statistics import median, quantiles
 
-from benchmarks.cases import PHASES
+from benchmarks.cases import PHASES, Case
 from benchmarks.limits import GATHERS
 from benchmarks.peers import NAMES, PEERS
 from benchmarks.problem import operator_module
@@ -209,6 +210,16 @@ def pairs(*facts: dict) -> list[tuple[str, str]]:
     return [(name, str(value)) for part in facts for name, value in part.items()]
 
 
+def entry(row: Row, rates: Rates) -> dict:
+    """Return a row with all samples; of its case, what differs from the defaults."""
+    defaults = {field.name: field.default for field in fields(Case)}
+    case = {name: value for name, value in vars(row.case).items() if value != defaults[name]}
+    found = asdict(row) | {"case": case, "seconds": [float(f"{s:.4g}") for s in row.seconds]}
+    if rates:
+        found["limit_seconds"], found["limit_by"] = limit(row, rates)
+    return found
+
+
 def json_ready(
     facts: dict,
     versions: dict,
@@ -219,12 +230,6 @@ def json_ready(
     products: list[Timing],
 ) -> dict:
     """Return everything, including all samples."""
-    entries = []
-    for row in rows:
-        entry = asdict(row)
-        if rates:
-            entry["limit_seconds"], entry["limit_by"] = limit(row, rates)
-        entries.append(entry)
     return {
         "machine": facts,
         "versions": versions,
@@ -232,5 +237,16 @@ def json_ready(
         "limits": rates,
         "overhead": overhead,
         "products": [asdict(timing) for timing in products],
-        "rows": entries,
+        "rows": [entry(row, rates) for row in rows],
     }
+
+
+def json_text(everything: dict) -> str:
+    """Return JSON with one line for each entry of a list."""
+    parts = []
+    for name, part in everything.items():
+        text = json.dumps(part)
+        if isinstance(part, list):
+            text = "[\n" + ",\n".join(map(json.dumps, part)) + "\n]"
+        parts.append(f"{json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"

@@ -6,15 +6,17 @@ import os
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from multiprocessing import Pipe
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
+from benchmarks import machine
 from benchmarks.layers import sizes
 from benchmarks.layers.case import SIDES
-from benchmarks.report import figure, table
+from benchmarks.report import figure, json_text, table
 
 HEAD = ["layer", "sizes", "threads", "difference", "original", "drop-in", "time", "memory"]
 PREAMBLE = """\
@@ -108,16 +110,23 @@ def main() -> int:
     parser.add_argument("layers", nargs="*", metavar="LAYER", help=f"of {', '.join(layers)}")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--output", type=Path, default=Path("results"), help="default: results/")
     options = parser.parse_args()
     if unknown := set(options.layers) - set(layers):
         parser.error(f"LAYER: expected some of {', '.join(layers)}, got {', '.join(unknown)}")
-    lines = [HEAD]
+    lines, facts = [HEAD], machine.describe()
     for file, number, case in cases:
         for threads in options.threads:
             if not options.layers or case.layer in options.layers:
                 lines.append(measure(file, number, case, threads, options.rounds))
                 print(*lines[-1], sep=" | ", file=sys.stderr, flush=True)
     print(f"{PREAMBLE}\n\n{table(lines)}")
+    versions = {name: version(name) for name in ("torch", "torch_geometric", "neuraloperator")}
+    settings = {"rounds": options.rounds, "threads": options.threads}
+    found = {"machine": facts, "versions": versions, "settings": settings}
+    found["rows"] = [dict(zip(HEAD, line, strict=True)) for line in lines[1:]]
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "layers.json").write_text(json_text(found))
     names = [name for name in sizes.NAMES if not options.layers or name in options.layers]
     for threads in options.threads if names else ():
         print(f"\n{OVER_SIZES.format(threads=threads)}\n", flush=True)
