@@ -108,12 +108,12 @@ __device__ inline void add_row(const Layout& mine, const Span& span, const Gathe
 extern "C" __global__ void gather(ROWS, const whole* places, whole heads, const whole* edges,
                                   TERM(0), TERM(1), real* partial, whole accumulate, real* out) {
   const Layout mine(lanes, across, parts);
-  if (!pieces && mine.unit >= rows) return;
+  if (!segments && mine.unit >= rows) return;
   const Span span =
-      pieces ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);
+      segments ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);
   const bool aligned = is_aligned(width, table0, of_edge0, table1, of_edge1);
   Accumulators sums = {};
-  if (pieces || !span.is_long) {
+  if (segments || !span.is_long) {
     if (aligned && table0 && !of_edge0 && (!weights1 || (table1 && !of_edge1))) {
       const int count = static_cast<int>(heads);
       add_row<true, false>(mine, span, {table0, stride0, by_head0, scale0}, count, width, nodes,
@@ -150,7 +150,7 @@ extern "C" __global__ void gather(ROWS, const whole* places, whole heads, const 
       }
     }
   }
-  store(mine, span, pieces, heads, width, 1, sums, partial, accumulate, out);
+  store(mine, span, segments, heads, width, 1, sums, partial, accumulate, out);
 }
 
 // Fused pass over the outgoing edges, with one gather of the destinations' gradients: computes
@@ -160,12 +160,12 @@ extern "C" __global__ void attend_vjp(ROWS, const whole* places, whole heads, co
                                       GATHERED, const real* x, real* dots, real* partial,
                                       whole accumulate, real* out) {
   const Layout mine(lanes, across, 1);
-  if (!pieces && mine.unit >= rows) return;
+  if (!segments && mine.unit >= rows) return;
   const Span span =
-      pieces ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);
+      segments ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);
   const Gathered from = {table, stride, by_head, scale};
   Accumulators sums = {};
-  if (pieces || !span.is_long) {
+  if (segments || !span.is_long) {
     if (is_aligned(width, table, x))
       add_row<true, true>(mine, span, from, static_cast<int>(heads), width, nodes, places, weights,
                           x, dots, sums);
@@ -173,7 +173,7 @@ extern "C" __global__ void attend_vjp(ROWS, const whole* places, whole heads, co
       add_row<false, true>(mine, span, from, static_cast<int>(heads), width, nodes, places, weights,
                            x, dots, sums);
   }
-  if (out) store(mine, span, pieces, heads, width, scale, sums, partial, accumulate, out);
+  if (out) store(mine, span, segments, heads, width, scale, sums, partial, accumulate, out);
 }
 
 // dots[k, head] = scale <table[i, head], x[j, head] + of_edge[edge, head]>  for all entries, and

@@ -14,8 +14,8 @@ typedef long long whole;
 
 constexpr unsigned ALL = 0xffffffffu;
 
-// Rows with more entries than this are split into segments (`pieces`), whose sums are combined.
-constexpr whole PIECE = 256;
+// Rows with more entries than this are split into segments (`segments`), whose sums are combined.
+constexpr whole SEGMENT = 256;
 
 __device__ inline whole thread_number() {
   return static_cast<whole>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -70,15 +70,15 @@ struct Span {
 
 __device__ inline Span row_span(const whole* offsets, whole row) {
   const whole start = offsets[row] - 1, end = offsets[row + 1] - 1;
-  return {row, start, end, end - start > PIECE};
+  return {row, start, end, end - start > SEGMENT};
 }
 
-// Segment `number` of the long rows. The entries are split at multiples of PIECE. Between two
+// Segment `number` of the long rows. The entries are split at multiples of SEGMENT. Between two
 // splits lie entries of at most two long rows, at the start and at the end: segments 2i and 2i + 1.
 // Empty if there is no such row.
 __device__ inline Span long_span(const whole* offsets, whole rows, whole entries, whole number) {
-  const whole cut = number / 2 * PIECE;
-  const whole next = cut + PIECE < entries ? cut + PIECE : entries;
+  const whole cut = number / 2 * SEGMENT;
+  const whole next = cut + SEGMENT < entries ? cut + SEGMENT : entries;
   if (cut >= entries) return {0, 0, 0, false};
   Span span = row_span(offsets, row_of(offsets, rows, number % 2 ? next - 1 : cut));
   if (!span.is_long || (number % 2 && span.start <= cut)) return {span.row, 0, 0, false};
@@ -87,11 +87,11 @@ __device__ inline Span long_span(const whole* offsets, whole rows, whole entries
   return span;
 }
 
-// The segments of a long row are `first_piece`, then every second one from the next even number.
-__device__ inline whole first_piece(const Span& row) {
-  return row.start / PIECE * 2 + (row.start % PIECE ? 1 : 0);
+// The segments of a long row are `first_segment`, then every second one from the next even number.
+__device__ inline whole first_segment(const Span& row) {
+  return row.start / SEGMENT * 2 + (row.start % SEGMENT ? 1 : 0);
 }
 
-__device__ inline whole last_piece(const Span& row) { return (row.end - 1) / PIECE * 2; }
+__device__ inline whole last_segment(const Span& row) { return (row.end - 1) / SEGMENT * 2; }
 
-__device__ inline whole next_piece(whole number) { return number / 2 * 2 + 2; }
+__device__ inline whole next_segment(whole number) { return number / 2 * 2 + 2; }

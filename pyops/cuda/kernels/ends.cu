@@ -68,14 +68,14 @@ extern "C" __global__ void ends_vjp(ROWS, const int* destinations, const whole* 
                                     const real* second, real* partial, whole accumulate,
                                     real* out) {
   const Layout mine(lanes, across, parts);
-  if (!pieces && mine.unit >= rows) return;
+  if (!segments && mine.unit >= rows) return;
   const Span span =
-      pieces ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);
+      segments ? long_span(offsets, rows, entries, mine.unit) : row_span(offsets, mine.unit);
   const bool aligned = ALIGNED;
   const int kind = static_cast<int>(activation);
   const whole column = mine.column;
   Accumulators sums = {};
-  if (pieces || !span.is_long) {
+  if (segments || !span.is_long) {
     for (whole k = span.start + mine.entry; k < span.end; k += mine.step) {
       const whole j = nodes ? nodes[k] - 1 : span.row;
       const whole i = destinations ? destinations[k] - 1 : span.row;
@@ -108,7 +108,7 @@ extern "C" __global__ void ends_vjp(ROWS, const int* destinations, const whole* 
       }
     }
   }
-  store(mine, span, pieces, heads, width, 1, sums, partial, accumulate, out);
+  store(mine, span, segments, heads, width, 1, sums, partial, accumulate, out);
 }
 
 // Gradient by a: sums over blocks of `each` entries of  first act(r),  or its tangent. blockIdx.y

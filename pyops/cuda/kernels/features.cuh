@@ -131,11 +131,11 @@ struct Gathered {
 };
 
 // Stores sums to out[row, head, column..], or to the partial sums of a segment, or combines these.
-__device__ inline void store(const Layout& mine, const Span& span, bool pieces, whole heads,
+__device__ inline void store(const Layout& mine, const Span& span, bool segments, whole heads,
                              whole width, real scale, Accumulators& sums, real* partial,
                              bool accumulate, real* out) {
   mine.over_entries(sums);
-  if (mine.entry || (pieces && !span.is_long)) return;
+  if (mine.entry || (segments && !span.is_long)) return;
   const bool aligned = is_aligned(width, partial, out);
   const whole size = heads * width;
 #pragma unroll
@@ -143,13 +143,13 @@ __device__ inline void store(const Layout& mine, const Span& span, bool pieces, 
     if (!mine.has(slot, heads, width)) continue;
     Vector sum = sums.at[slot];
     const whole first = mine.head_of(slot) * width;
-    if (pieces) {
+    if (segments) {
       save(partial + mine.unit * size + first, mine.column, width, aligned, sum);
       continue;
     }
     if (span.is_long) {
       double total[VECTOR] = {};
-      for (whole p = first_piece(span); p <= last_piece(span); p = next_piece(p)) {
+      for (whole p = first_segment(span); p <= last_segment(span); p = next_segment(p)) {
         const Vector part = load(partial + p * size + first, mine.column, width, aligned);
 #pragma unroll
         for (int c = 0; c < VECTOR; ++c) total[c] += part.at[c];
@@ -165,7 +165,7 @@ __device__ inline void store(const Layout& mine, const Span& span, bool pieces, 
   }
 }
 
-#define ROWS                                                                                    \
-  whole pieces, whole rows, whole entries, const whole *offsets, const int *nodes, whole lanes, \
+#define ROWS                                                                                      \
+  whole segments, whole rows, whole entries, const whole *offsets, const int *nodes, whole lanes, \
       whole across, whole parts, whole width
 #define GATHERED const real *table, whole stride, whole by_head, real scale

@@ -36,10 +36,10 @@ __device__ inline real tangent(const Layer& layer, const real* dcoords, const re
 // The largest number of resident blocks for which registers do not spill.
 #define BOUNDS __launch_bounds__(4 * WIDTH, (sizeof(real) == 4 ? 256 : 128) / WIDTH)
 
-// sums[piece, unit, f] = sum over its entries of  act(pre) h,  and in one more row, if requested,
+// sums[segment, unit, f] = sum over its entries of  act(pre) h,  and in one more row, if requested,
 // of h. With `along`, their derivatives  act' dpre h + act dh  and  dh  along the tangents. The
 // layer itself may be `given` for each edge instead of coordinates.
-extern "C" __global__ void BOUNDS outer(const whole* pieces, const int* nodes, const whole* edges,
+extern "C" __global__ void BOUNDS outer(const whole* segments, const int* nodes, const whole* edges,
                                         const real* coords, const real* params, const real* dcoords,
                                         const real* dparams, const real* given, const real* dgiven,
                                         const real* features, const real* dfeatures, real* sums,
@@ -48,7 +48,7 @@ extern "C" __global__ void BOUNDS outer(const whole* pieces, const int* nodes, c
   __align__(16) __shared__ real hid[2][SHORT][UNITS];
   __align__(16) __shared__ real row[2][SHORT][WIDTH];
   constexpr int columns = WIDTH / 4, threads = columns * (UNITS / 4);
-  const whole* piece = pieces + 3 * (first + blockIdx.x);
+  const whole* segment = segments + 3 * (first + blockIdx.x);
   const whole blocks = (width + WIDTH - 1) / WIDTH;
   const whole unit0 = blockIdx.y / blocks * UNITS, f0 = blockIdx.y % blocks * WIDTH;
   const Layer layer{coords, params, dim, hidden};
@@ -61,8 +61,8 @@ extern "C" __global__ void BOUNDS outer(const whole* pieces, const int* nodes, c
     if (params && k < dim && unit < hidden) slopes[k] = params[k * hidden + unit];
   const real bias = params && unit < hidden ? params[dim * hidden + unit] : real(0);
   real sum[4][4] = {}, plain[4] = {};
-  for (whole start = piece[1]; start < piece[2]; start += SHORT) {
-    const int count = piece[2] - start < SHORT ? static_cast<int>(piece[2] - start) : SHORT;
+  for (whole start = segment[1]; start < segment[2]; start += SHORT) {
+    const int count = segment[2] - start < SHORT ? static_cast<int>(segment[2] - start) : SHORT;
     for (int i = threadIdx.x; i < SHORT * UNITS; i += threads) {
       const int t = i / UNITS, u = i % UNITS;
       real value = 0, moved = 0;
@@ -140,7 +140,7 @@ extern "C" __global__ void BOUNDS outer(const whole* pieces, const int* nodes, c
 //   hb = dG h + G dh,  pb = act' hb + act'' dpre ghid,  qb = act' ghid.
 // If the layer is given, stores only ghid or hb in `by_unit` [entries, hidden].
 extern "C" __global__ void BOUNDS
-layer_vjp(const whole* pieces, const int* nodes, const whole* edges, const real* coords,
+layer_vjp(const whole* segments, const int* nodes, const whole* edges, const real* coords,
           const real* params, const real* dcoords, const real* dparams, const real* features,
           const real* dfeatures, const real* weights, const real* dweights, real* by_unit,
           real* gcoords, real* gparams, whole first, whole dim, whole hidden, whole activation,
@@ -151,7 +151,7 @@ layer_vjp(const whole* pieces, const int* nodes, const whole* edges, const real*
   const auto right = reinterpret_cast<real(*)[STEP][UNITS + 4]>(room + 2 * STEP * (LONG + 4));
   const auto p = reinterpret_cast<real(*)[UNITS + 1]>(room);
   const auto q = p + LONG;
-  const whole* piece = pieces + 3 * (first + blockIdx.x);
+  const whole* segment = segments + 3 * (first + blockIdx.x);
   const whole unit0 = static_cast<whole>(blockIdx.y) * UNITS;
   const int units = hidden - unit0 < UNITS ? static_cast<int>(hidden - unit0) : UNITS;
   const int dims = static_cast<int>(dim);
@@ -163,8 +163,8 @@ layer_vjp(const whole* pieces, const int* nodes, const whole* edges, const real*
   if (out)
     for (int i = threadIdx.x; i < units * (dims + 1); i += THREADS)
       out[i / units * hidden + unit0 + i % units] = 0;
-  for (whole start = piece[1]; start < piece[2]; start += LONG) {
-    const int count = piece[2] - start < LONG ? static_cast<int>(piece[2] - start) : LONG;
+  for (whole start = segment[1]; start < segment[2]; start += LONG) {
+    const int count = segment[2] - start < LONG ? static_cast<int>(segment[2] - start) : LONG;
     real ghid[2][4] = {}, hb[2][4] = {};
     for (whole f0 = 0; f0 < width; f0 += STEP) {
       for (int i = threadIdx.x; i < LONG * STEP; i += THREADS) {
@@ -302,14 +302,15 @@ extern "C" __global__ void layer_back(const real* coords, const real* params, co
 }
 
 // y[row, column] (+)= the sum over the segments of the row, 0 if it has no entries.
-extern "C" __global__ void join(const whole* pieces, const whole* joins, const real* parts, real* y,
-                                whole rows, whole width, whole add) {
+extern "C" __global__ void join(const whole* segments, const whole* joins, const real* parts,
+                                real* y, whole rows, whole width, whole add) {
   const whole i = thread_number();
   if (i >= rows * width) return;
   const whole row = quotient(i, width), column = i - row * width;
   real sum = 0;
-  for (whole piece = joins[row]; piece < joins[row + 1]; ++piece)
-    if (pieces[3 * piece + 1] < pieces[3 * piece + 2]) sum += parts[piece * width + column];
+  for (whole segment = joins[row]; segment < joins[row + 1]; ++segment)
+    if (segments[3 * segment + 1] < segments[3 * segment + 2])
+      sum += parts[segment * width + column];
   y[i] = add ? y[i] + sum : sum;
 }
 

@@ -5,14 +5,14 @@
 //! LANES 8 32
 constexpr int THREADS = 256, GROUPS = THREADS / LANES;
 
-// y[piece, o] = sum of  h[f] kappa[f, o]  over the entries of a segment and f.
-extern "C" __global__ void into_rows(const whole* pieces, const int* nodes, const whole* edges,
+// y[segment, o] = sum of  h[f] kappa[f, o]  over the entries of a segment and f.
+extern "C" __global__ void into_rows(const whole* segments, const int* nodes, const whole* edges,
                                      const real* kappa, const real* features, real* y, whole inward,
                                      whole outward) {
   __shared__ real part[GROUPS][LANES];
-  const whole* piece = pieces + 3 * static_cast<whole>(blockIdx.x);
+  const whole* segment = segments + 3 * static_cast<whole>(blockIdx.x);
   const whole o = static_cast<whole>(blockIdx.y) * LANES + threadIdx.x;
-  const whole start = piece[1], end = piece[2];
+  const whole start = segment[1], end = segment[2];
   real sum = 0;
   if (o < outward) {
     whole entry = start + threadIdx.y / inward, f = threadIdx.y % inward;
@@ -35,15 +35,15 @@ extern "C" __global__ void into_rows(const whole* pieces, const int* nodes, cons
   y[blockIdx.x * outward + o] = sum;
 }
 
-// y[piece, f] = sum of  kappa[f, o] g[o]  over the entries of a segment and o.
-extern "C" __global__ void out_of_rows(const whole* pieces, const int* nodes, const whole* edges,
+// y[segment, f] = sum of  kappa[f, o] g[o]  over the entries of a segment and o.
+extern "C" __global__ void out_of_rows(const whole* segments, const int* nodes, const whole* edges,
                                        const real* kappa, const real* g, real* y, whole inward,
                                        whole outward) {
-  const whole* piece = pieces + 3 * static_cast<whole>(blockIdx.x);
+  const whole* segment = segments + 3 * static_cast<whole>(blockIdx.x);
   const whole f = static_cast<whole>(blockIdx.y) * GROUPS + threadIdx.y;
   real sum = 0;
   if (f < inward)
-    for (whole entry = piece[1]; entry < piece[2]; ++entry) {
+    for (whole entry = segment[1]; entry < segment[2]; ++entry) {
       const real* row = kappa + ((edges[entry] - 1) * inward + f) * outward;
       const real* by = g + (nodes[entry] - 1) * outward;
       for (whole o = threadIdx.x; o < outward; o += LANES) sum += row[o] * by[o];
@@ -76,7 +76,7 @@ extern "C" __global__ void join(const whole* joins, const real* parts, real* y, 
   if (i >= rows * width) return;
   const whole row = i / width, column = i % width;
   real sum = 0;
-  for (whole piece = joins[row]; piece < joins[row + 1]; ++piece)
-    sum += parts[piece * width + column];
+  for (whole segment = joins[row]; segment < joins[row + 1]; ++segment)
+    sum += parts[segment * width + column];
   y[i] = add ? y[i] + sum : sum;
 }

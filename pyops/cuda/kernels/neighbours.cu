@@ -62,7 +62,7 @@ __device__ inline void add_rows(const Entries& of, whole start, whole column, co
 // are identified by `places`, or else by their own numbers. `argextremes` is indexed by the table
 // row
 // (`back`) or by the output row.
-extern "C" __global__ void sum_rows(whole pieces, whole rows, whole entries, const whole* offsets,
+extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, const whole* offsets,
                                     const int* nodes, const whole* edges, const whole* weighted,
                                     const real* weight, const whole* by_table, whole mean,
                                     const whole* argextremes, const whole* places, whole back,
@@ -70,17 +70,17 @@ extern "C" __global__ void sum_rows(whole pieces, whole rows, whole entries, con
                                     whole table_first, whole width, double* partial,
                                     whole accumulate, real* out, whole out_lead, whole out_first) {
   const Chunk chunk;
-  if (!pieces && chunk.unit >= rows) return;
+  if (!segments && chunk.unit >= rows) return;
   const Span span =
-      pieces ? long_span(offsets, rows, entries, chunk.unit) : row_span(offsets, chunk.unit);
+      segments ? long_span(offsets, rows, entries, chunk.unit) : row_span(offsets, chunk.unit);
   const Entries of = {nodes, edges, weighted, weight};
   const whole column_first = back ? table_first : out_first;
-  if (!pieces && span.is_long) {
+  if (!segments && span.is_long) {
     for (int k = 0; k < COLUMNS; ++k) {
       const whole c = chunk.first + k * LANES;
       if (c >= width) return;
       double total = 0;
-      for (whole p = first_piece(span); p <= last_piece(span); p = next_piece(p))
+      for (whole p = first_segment(span); p <= last_segment(span); p = next_segment(p))
         total += partial[p * width + c];
       if (mean) total /= shared_by(offsets, span.row);
       real* const place = out + span.row * out_lead + out_first + c;
@@ -117,7 +117,7 @@ extern "C" __global__ void sum_rows(whole pieces, whole rows, whole entries, con
   for (int k = 0; k < COLUMNS; ++k) {
     const whole c = chunk.first + k * LANES;
     if (c >= width) return;
-    if (pieces) {
+    if (segments) {
       if (span.is_long) partial[chunk.unit * width + c] = total[k];
     } else {
       if (mean) total[k] /= shared_by(offsets, span.row);
@@ -134,22 +134,22 @@ __device__ inline bool exceeds(bool most, real a, real b) {
 
 // Column-wise extreme of the weighted rows and its entry (argmax or argmin), 1-based, the first of
 // equals; both 0 for an empty row. `out` and `argextremes` are optional.
-extern "C" __global__ void extreme_rows(whole pieces, whole rows, whole entries,
+extern "C" __global__ void extreme_rows(whole segments, whole rows, whole entries,
                                         const whole* offsets, const int* nodes, const whole* edges,
                                         const whole* weighted, const real* weight, whole most,
                                         const real* table, whole width, real* partial,
                                         whole* partial_argextremes, whole accumulate, real* out,
                                         whole out_lead, whole out_first, whole* argextremes) {
   const Chunk chunk;
-  if (!pieces && chunk.unit >= rows) return;
+  if (!segments && chunk.unit >= rows) return;
   const Span span =
-      pieces ? long_span(offsets, rows, entries, chunk.unit) : row_span(offsets, chunk.unit);
-  if (pieces && !span.is_long) return;
+      segments ? long_span(offsets, rows, entries, chunk.unit) : row_span(offsets, chunk.unit);
+  if (segments && !span.is_long) return;
   const Entries of = {nodes, edges, weighted, weight};
   real best[COLUMNS] = {};
   whole argextreme[COLUMNS] = {};
-  if (!pieces && span.is_long) {
-    for (whole p = first_piece(span); p <= last_piece(span); p = next_piece(p)) {
+  if (!segments && span.is_long) {
+    for (whole p = first_segment(span); p <= last_segment(span); p = next_segment(p)) {
 #pragma unroll
       for (int k = 0; k < COLUMNS; ++k) {
         const whole c = chunk.first + k * LANES;
@@ -178,7 +178,7 @@ extern "C" __global__ void extreme_rows(whole pieces, whole rows, whole entries,
   for (int k = 0; k < COLUMNS; ++k) {
     const whole c = chunk.first + k * LANES;
     if (c >= width) return;
-    if (pieces) {
+    if (segments) {
       partial[chunk.unit * width + c] = best[k];
       partial_argextremes[chunk.unit * width + c] = argextreme[k];
       continue;
@@ -250,21 +250,22 @@ extern "C" __global__ void pass_on(whole rows, const whole* offsets, const whole
 // positions of the entries in CSC order; r is their edge or source, q their destination. With
 // `mean`, divided by the degree of q. With `argextremes`, only columns whose extreme at q is
 // attained by the entry count.
-extern "C" __global__ void dot_rows(whole pieces, whole rows, whole entries, const whole* offsets,
+extern "C" __global__ void dot_rows(whole segments, whole rows, whole entries, const whole* offsets,
                                     const whole* places, const int* nodes, const int* owners,
                                     const whole* in_offsets, whole mean, const whole* argextremes,
                                     whole lead, whole first, const real* table, whole width,
                                     const real* gradient, double* partial, whole accumulate,
                                     real* out) {
   const Chunk chunk;
-  const bool outside = !pieces && chunk.unit >= rows;
+  const bool outside = !segments && chunk.unit >= rows;
   Span span = {0, 0, 0, false};
   if (!outside)
-    span = pieces ? long_span(offsets, rows, entries, chunk.unit) : row_span(offsets, chunk.unit);
-  const bool joins = !pieces && span.is_long;
+    span = segments ? long_span(offsets, rows, entries, chunk.unit) : row_span(offsets, chunk.unit);
+  const bool joins = !segments && span.is_long;
   double total = 0;
   if (joins) {
-    for (whole p = first_piece(span); p <= last_piece(span); p = next_piece(p)) total += partial[p];
+    for (whole p = first_segment(span); p <= last_segment(span); p = next_segment(p))
+      total += partial[p];
   } else {
     for (whole entry = span.start; entry < span.end; ++entry) {
       const whole place = places[entry], q = owners[place - 1] - 1;
@@ -280,6 +281,6 @@ extern "C" __global__ void dot_rows(whole pieces, whole rows, whole entries, con
   const double sum = lane_sum<LANES>(total);  // includes lanes of other rows of the warp
   if (!joins) total = sum;
   if (outside || chunk.first) return;
-  if (!pieces) out[span.row] = static_cast<real>(total + (accumulate ? out[span.row] : real(0)));
+  if (!segments) out[span.row] = static_cast<real>(total + (accumulate ? out[span.row] : real(0)));
   else if (span.is_long) partial[chunk.unit] = total;
 }

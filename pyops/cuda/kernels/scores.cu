@@ -157,14 +157,14 @@ struct Total {
 // maximum); for a segment, the sum itself. If `weights` is given, also stores factor times alpha of
 // each entry. With `by_entry`, `edge` is in CSC order. The scores of HELD entries per lane are
 // computed at a time, and once only if there are no more.
-extern "C" __global__ void softmax(whole pieces, whole rows, whole entries, const whole* offsets,
+extern "C" __global__ void softmax(whole segments, whole rows, whole entries, const whole* offsets,
                                    const int* nodes, const whole* edges, whole by_entry, SCORES,
                                    real* partial, real* tops, real* shares, real* weights) {
   constexpr int HELD = 8;
   const whole unit = thread_number() / WARP;
-  if (!pieces && unit >= rows) return;
-  const Span span = pieces ? long_span(offsets, rows, entries, unit) : row_span(offsets, unit);
-  if (pieces && !span.is_long) return;
+  if (!segments && unit >= rows) return;
+  const Span span = segments ? long_span(offsets, rows, entries, unit) : row_span(offsets, unit);
+  if (segments && !span.is_long) return;
   const Scores scores = GIVEN_SCORES;
   const Spread mine(heads);
   const int step = mine.step();
@@ -187,9 +187,9 @@ extern "C" __global__ void softmax(whole pieces, whole rows, whole entries, cons
     const bool once = span.end - span.start <= HELD * step;
     real top = -INFINITY;
     double sum = 0;
-    if (!pieces && span.is_long) {
+    if (!segments && span.is_long) {
       Total total;
-      for (whole p = first_piece(span); p <= last_piece(span) && here; p = next_piece(p)) {
+      for (whole p = first_segment(span); p <= last_segment(span) && here; p = next_segment(p)) {
         const real* const part = partial + 2 * (p * heads + head);
         total.add(part[0], part[1]);
       }
@@ -213,8 +213,8 @@ extern "C" __global__ void softmax(whole pieces, whole rows, whole entries, cons
     }
     const real share = static_cast<real>(1 / sum);
     if (here && mine.entry == 0) {
-      const whole place = (pieces ? unit : span.row) * heads + head;
-      if (pieces) {
+      const whole place = (segments ? unit : span.row) * heads + head;
+      if (segments) {
         partial[2 * place] = top;
         partial[2 * place + 1] = static_cast<real>(sum);
       } else {
