@@ -210,7 +210,7 @@ FUNCTIONS = (
         "leaky_relu",
         "Leaky rectifier",
         r"\max(x, 0) + s \min(x, 0)",
-        "merge(p*x, x, x <= 0)",
+        "x*merge(p, 1.0, x <= 0)",
         ("merge(x, merge(p, 1.0, x <= 0), x /= x)",),
         ("0",),
         choice="The slope at 0 is s.",
