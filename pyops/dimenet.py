@@ -49,6 +49,11 @@ def dimenet_basis(
     sbf : array, shape (num_samples, num_spherical * num_radial)
         See `spherical_basis`; `dimenet_aggregate` takes it.
 
+    Notes
+    -----
+    Time O(num_samples num_spherical num_radial). Memory beside inputs and results: none that grows
+    with the samples.
+
     References
     ----------
     Gasteiger et al., Directional message passing for molecular graphs, arXiv:2003.03123.

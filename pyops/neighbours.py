@@ -73,7 +73,7 @@ def radius_graph(
         2^31 periods of the cell away, and for cells without volume.
     """
     caller = "radius_graph"
-    check_array(f"{caller}: positions", positions)
+    check_array(f"{caller}: positions", positions, on_host=True)
     if positions.ndim != 2 or positions.shape[1] != 3:
         raise ValueError(
             f"{caller}: positions: expected shape (num_nodes, 3), got {positions.shape}"
@@ -126,7 +126,7 @@ def _check_cell(
         if pbc is not None and np.any(np.asarray(pbc)):
             raise ValueError(f"{caller}: pbc: expected a cell beside it, got none")
         return np.eye(3)[None], np.zeros((1, 3), bool)
-    array = check_array(f"{caller}: cell", cell)
+    array = check_array(f"{caller}: cell", cell, on_host=True)
     try:
         periodic = np.ones(3, bool) if pbc is None else np.asarray(pbc)
     except ValueError:  # ragged rows

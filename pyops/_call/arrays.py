@@ -21,11 +21,17 @@ _CUDA = 2, 13
 """DLPack device types of CUDA memory and of CUDA managed memory."""
 
 
-def check_array(label: str, array: object) -> Array:
-    """Return the argument if it is a real floating-point array of a supported precision."""
+def check_array(label: str, array: object, *, on_host: bool = False) -> Array:
+    """Return the argument if it is a real floating-point array of a supported precision.
+
+    If `on_host` is set, no front end has the function for arrays of other libraries.
+    """
     if not isinstance(array, np.ndarray):
         library = type(array).__module__.partition(".")[0].removesuffix("lib")
         hint = f"; pyops.{library} takes these" if library in ("jax", "torch") else ""
+        if on_host and hint:
+            own = "tensor.detach().numpy()" if library == "torch" else "numpy.asarray(...)"
+            hint = f"; pass {own}"
         raise TypeError(f"{label}: expected a NumPy array, got {kind_of(array)}{hint}")
     if type(array) is not np.ndarray and not isinstance(array, np.memmap):
         raise TypeError(

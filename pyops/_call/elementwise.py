@@ -238,4 +238,8 @@ def describe(function: Function, declaration: Callable[..., object]) -> str:
     if declaration.__doc__:
         text += f"{inspect.getdoc(declaration)}\n"
     returned = "of x" if function.arity == 1 else "that they have together"
-    return text + f"\nReturns\n-------\narray, the shape {returned}"
+    text += f"\nReturns\n-------\narray, the shape {returned}\n\n"
+    return text + (
+        "Notes\n-----\nTime O(n) for n elements. Memory beside inputs and results: chunks of a few "
+        "KB for\neach thread; for gradients of broadcast operands float64 sums of their size."
+    )

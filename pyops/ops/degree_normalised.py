@@ -37,6 +37,11 @@ def degree_normalised(
     -------
     array, shape (num_dst, width)
 
+    Notes
+    -----
+    Time O(E width) for E entries. Memory beside inputs and results: a few integers for each entry
+    in derivatives.
+
     References
     ----------
     Kipf and Welling, Semi-supervised classification with graph convolutional networks,

@@ -69,6 +69,13 @@ def dimenet_aggregate(
     -------
     array, shape (num_edges, channels)
 
+    Notes
+    -----
+    Time O(E C L (L + R)) for E edges, C channels, L degrees and R radial functions, whatever the
+    number of pairs at high-degree nodes, and O(C M L R) once for M middle units; at low-degree
+    nodes O(L + C L) for each pair instead of O(E C L L). Memory beside inputs and results: for each
+    thread L L C elements and a chunk of edges; for gradients two vectors for each edge.
+
     References
     ----------
     Gasteiger et al., Fast and uncertainty-aware directional message passing for non-equilibrium

@@ -31,6 +31,10 @@ def elem_scale(
     -------
     array, shape (num_samples, width)
 
+    Notes
+    -----
+    Time O(num_samples width). Memory beside inputs and results: none that grows with the samples.
+
     References
     ----------
     The spectral weights of the neural operators of the Fortran library athena.

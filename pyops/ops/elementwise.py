@@ -60,6 +60,11 @@ def declaration(name: str) -> Callable[..., object]:
         -------
         array, the shape of x without these axes
             Sums are taken in float64 whatever the type.
+
+        Notes
+        -----
+        Time O(n) for n elements. Memory beside inputs and results: float64 sums of the size of the
+        result.
         """  # noqa: D205
 
     if name in REDUCTIONS:

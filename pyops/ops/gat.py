@@ -81,6 +81,11 @@ def gat(
         ``gat(..., return_attention=True)`` returns a pair: this, and alpha before the mask,
         (num_entries, heads) in the order of the graph's entries.
 
+    Notes
+    -----
+    Time O(E heads (width + edge_width)) for E entries. Memory beside inputs and results: O((num_src
+    + num_dst) heads) forward; for derivatives one or two arrays (E, heads).
+
     References
     ----------
     Velickovic et al., Graph attention networks, arXiv:1710.10903; the block has the layout of

@@ -55,6 +55,12 @@ def gno_conv(
     -------
     array, shape (num_dst, out_features)
 
+    Notes
+    -----
+    Time O(E hidden (dim + in_features) + N hidden in_features out_features) for E entries and N
+    destinations. Memory beside inputs and results: buffers of fixed size for each thread and one
+    packed copy of V; for gradients of the features a float64 array of their size.
+
     References
     ----------
     Li et al., Neural operator: graph kernel network for partial differential equations,

@@ -44,6 +44,11 @@ def gno_kernel(
     array, shape (num_edges, in_features * out_features)
         ``kappa[e].reshape(in_features, out_features)`` is the matrix of edge e.
 
+    Notes
+    -----
+    Time O(E hidden (dim + in_features out_features)) for E edges. Memory beside inputs and results:
+    buffers of fixed size for each thread.
+
     References
     ----------
     Li et al., Neural operator: graph kernel network for partial differential equations,

@@ -63,6 +63,13 @@ def kernel_conv(
     -------
     array, shape (num_dst, out_features)
 
+    Notes
+    -----
+    Time O(E hidden in_features + N hidden in_features out_features) for E entries and N
+    destinations; with a diagonal kernel O(E hidden in_features). Memory beside inputs and results:
+    buffers of fixed size for each thread and one packed copy of the weight; for gradients of the
+    features a float64 array of their size.
+
     References
     ----------
     Gilmer et al., Neural message passing for quantum chemistry, arXiv:1704.01212 (matrix);

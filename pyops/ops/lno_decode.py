@@ -35,6 +35,11 @@ def lno_decode(
     -------
     array, shape (num_samples, points)
 
+    Notes
+    -----
+    Time O(num_samples points modes). Memory beside inputs and results: O(points modes) for the
+    exponentials, and arrays of the size of inputs or results in derivatives.
+
     References
     ----------
     Cao, Goswami and Karniadakis, Laplace neural operator for solving differential equations,

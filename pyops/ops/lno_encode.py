@@ -31,6 +31,11 @@ def lno_encode(
     -------
     array, shape (num_samples, modes)
 
+    Notes
+    -----
+    Time O(num_samples points modes). Memory beside inputs and results: O(points modes) for the
+    exponentials, and arrays of the size of inputs or results in derivatives.
+
     References
     ----------
     Cao, Goswami and Karniadakis, Laplace neural operator for solving differential equations,

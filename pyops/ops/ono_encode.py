@@ -42,6 +42,9 @@ def ono_encode(
 
     Notes
     -----
+    Time O(points modes (modes + num_samples)). Memory beside inputs and results: a few arrays
+    (points, modes).
+
     The gradient by the basis is summed over the samples. ``backward(..., per_sample=True)`` returns
     (num_samples, points * modes) instead, the packed gradient of each sample.
 

@@ -33,6 +33,10 @@ def orthonormalize(
     array, shape (points, modes)
         Q.
 
+    Notes
+    -----
+    Time O(points modes modes). Memory beside inputs and results: a few arrays (points, modes).
+
     References
     ----------
     Giraud, Langou and Rozloznik, The loss of orthogonality in the Gram-Schmidt orthogonalization

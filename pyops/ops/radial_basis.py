@@ -39,6 +39,11 @@ def radial_basis(
     -------
     array, shape (num_samples, num_radial)
 
+    Notes
+    -----
+    Time O(num_samples num_radial). Memory beside inputs and results: none that grows with the
+    samples.
+
     References
     ----------
     Gasteiger et al., Directional message passing for molecular graphs, arXiv:2003.03123.

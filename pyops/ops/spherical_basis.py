@@ -42,6 +42,11 @@ def spherical_basis(
     array, shape (num_samples, num_spherical * num_radial)
         Degree l and zero n in column l num_radial + n - 1.
 
+    Notes
+    -----
+    Time O(num_samples num_spherical num_radial). Memory beside inputs and results: none that grows
+    with the samples.
+
     References
     ----------
     Gasteiger et al., Directional message passing for molecular graphs, arXiv:2003.03123.

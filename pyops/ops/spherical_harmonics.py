@@ -37,6 +37,11 @@ def spherical_harmonics(
     array, shape (num_samples, (max_degree + 1) ** 2)
         Harmonic (l, m) in column l (l + 1) + m.
 
+    Notes
+    -----
+    Time O(num_samples (max_degree + 1) ** 2). Memory beside inputs and results: buffers of fixed
+    size for each thread.
+
     References
     ----------
     Bigi et al., Fast evaluation of spherical harmonics with sphericart, J. Chem. Phys. 159, 064802

@@ -253,3 +253,15 @@ def test_crystals_by_any_cell(rng):
         )  # fmt: skip
         sums.append([y[graph.dst % 2 == k].sum(0) / (len(points) / 2) for k in range(2)])
     np.testing.assert_allclose(*sums, rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("library", "hint"),
+    [("torch", r"tensor.detach\(\).numpy\(\)"), ("jaxlib._jax", "numpy.asarray")],
+)
+def test_arrays_of_other_libraries(library, hint):
+    """No front end has the function: the message says how to convert."""
+    other = type("Array", (), {"__module__": library})()
+    for given in (other, None), (np.eye(3), other):
+        with pytest.raises(TypeError, match=f"; pass {hint}"):
+            pyops.radius_graph(given[0], 1.0, cell=given[1])

@@ -3,12 +3,14 @@
 import importlib
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 import pyops
-from pyops._call.compound import starred
+from pyops._call.compound import COMPOUNDS, starred
+from pyops._call.operator import OPERATORS
 
 from .. import ROOT
 
@@ -27,7 +29,8 @@ def entries(text):
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory):
+def written(tmp_path_factory):
+    """Folder of the pages that the build of the site writes."""
     if not DOCS.exists():
         pytest.skip("the folder of the documentation is not there")
     folder = tmp_path_factory.mktemp("reference")
@@ -40,8 +43,28 @@ def reference(tmp_path_factory):
         sys.path[:] = path
         for name in "docstrings", "front_ends", "operators":
             sys.modules.pop(name, None)
-    pages = [*folder.rglob("*.rst"), *(DOCS / "reference").glob("*.md")]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reference(written):
+    pages = [*written.rglob("*.rst"), *(DOCS / "reference").glob("*.md")]
     return {name for page in pages for name in entries(page.read_text())}
+
+
+@pytest.mark.parametrize("name", [*OPERATORS, *COMPOUNDS])
+def test_page_of_an_operator(name, written, capsys):
+    """The page has all sections, and an example that prints what it shows."""
+    text = (written / "operators" / f"{name}.rst").read_text()
+    headings = re.findall(r"^(.+)\n-{3,}$", text, re.MULTILINE)
+    expected = ["Inputs", "Result", "Phases", "Front ends", "Example", "Cost", "Source"]
+    assert [h for h in headings if h in expected] == expected
+    assert (".. math::" in text) == (name not in COMPOUNDS)
+    assert re.search(r"^Time O\(.*\bMemory\s+beside\s+inputs\s+and\s+results:", text, re.M | re.S)
+    example = text.partition(".. code-block:: python\n\n")[2].partition("\n\nCost\n")[0]
+    exec(textwrap.dedent(example), {})
+    (shown,) = re.findall(r"print\(.*\)  # (.*)$", example, re.MULTILINE)
+    assert capsys.readouterr().out.strip() == shown
 
 
 def exported(package):

@@ -1,31 +1,40 @@
-"""README, documents and messages agree with the package."""
+"""README, documents and messages agree with the package; their code runs."""
 
 import ast
-import importlib.util
-import os
 import re
-import shutil
-import subprocess
-import sys
 
 import pytest
 
-import pyops.__main__
 from pyops._call.operator import OPERATORS
 
 from .. import ROOT
+from ..support.pages import RUN, SHOWN, STORED, Server, blocks, is_run
 
 pytestmark = pytest.mark.bare
 README = ROOT / "README.md"
-GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SOURCES = sorted((ROOT / "pyops").rglob("*.py"))
 INSTALLING = [path for path in DOCUMENTS + SOURCES if "pip install" in path.read_text()]
-FRAMEWORKS = "torch", "jax", "cupy"
+LINKING = ROOT / "docs" / "guide" / "linking.md"
+"""Needs an installed library: test_installation runs it."""
+NOT_RUN = {
+    "docs/guide/clusters.md": 4,
+    "docs/guide/fortran.md": 1,
+    "docs/guide/gpu.md": 1,
+    "docs/guide/install.md": 4,
+    "docs/guide/jax.md": 1,
+    "docs/guide/linking.md": 3,
+    "docs/guide/torch.md": 1,
+}
+"""Number of blocks that are not run, by page: they install, need a cluster or a container."""
 
 
 def name(path):
     return str(path.relative_to(ROOT))
+
+
+def has_program(path):
+    return any(map(is_run, blocks(path)))
 
 
 def strings(source):
@@ -66,64 +75,43 @@ def test_install_lines_are_found():
         assert any(map(names_pyops, install_lines(path))), path
 
 
-def blocks(path, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_blocks_are_marked(path):
+    """Each block has a language, and is run, stored, compared or marked as not run."""
+    found = [*blocks(path)]
+    for before, block in zip([None, *found], found, strict=False):
+        where = f"{name(path)}:{block.line}: {block.language!r}: {block.mark}: {block.value}"
+        assert block.language in RUN | STORED | SHOWN, where
+        assert block.mark in ("", "file", "output", "needs", "not run"), where
+        assert bool(block.value) == (block.mark in ("file", "needs", "not run")), where
+        if block.mark == "output":
+            assert before, where
+            assert is_run(before), where
+        if block.language in STORED:
+            assert block.mark in ("file", "not run"), where
 
 
-def frameworks(block):
-    """Return the frameworks that a block imports."""
-    imports = " ".join(re.findall(r"^(?:import|from) (.*)$", block, re.MULTILINE))
-    return {f for f in FRAMEWORKS if re.search(rf"(?<![.\w]){f}\b", imports)}
+def test_blocks_that_do_not_run():
+    """All others do."""
+    marked = {name(path): sum(b.mark == "not run" for b in blocks(path)) for path in DOCUMENTS}
+    assert {page: number for page, number in marked.items() if number} == NOT_RUN
 
 
-def programs():
-    """Yield the blocks of each document that run together: NumPy alone, or with one framework."""
-    for path in README, *GUIDES:
-        found = [(block, frameworks(block)) for block in blocks(path, "python")]
-        used = [f for f in FRAMEWORKS if any(f in needs for _, needs in found)]
-        plain = [None] if any(not needs for _, needs in found) else []
-        for framework in plain + used:
-            code = "\n".join(block for block, needs in found if needs <= {framework})
-            yield pytest.param(framework, code, id=f"{name(path)}-{framework or 'numpy'}")
+@pytest.fixture(scope="module")
+def server():
+    server = Server("pyops.torch", "torch_geometric.nn")
+    yield server
+    server.close()
 
 
-def needs_device(framework):
-    """Skip if there is no framework, or no device for it."""
-    if framework and not importlib.util.find_spec(framework):
-        pytest.skip(f"there is no {framework}")
-    if framework == "cupy":
-        try:
-            pytest.importorskip("cupy").cuda.runtime.getDeviceCount()
-        except Exception as error:  # of several types, by what is missing
-            pytest.skip(f"no device: {error}")
-
-
-@pytest.mark.parametrize(("framework", "code"), list(programs()))
-def test_python_blocks(framework, code, tmp_path):
-    """Each block runs after those before it, and prints the values in its comments."""
-    needs_device(framework)
-    expected = re.findall(r"^print\(.*\) +# (.*)$", code, re.MULTILINE)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == expected
-
-
-@pytest.mark.parametrize("number", range(len(blocks(README, "fortran"))))
-def test_fortran_blocks(number, tmp_path):
-    """The program compiles and runs."""
-    compiler = os.environ.get("FC", "gfortran")
-    if not shutil.which(compiler):
-        pytest.skip(f"there is no {compiler}")
-    (tmp_path / "program.f90").write_text(blocks(README, "fortran")[number])
-    command = [compiler, "program.f90", *pyops.__main__.flags(), "-o", "program"]
-    subprocess.run(command, cwd=tmp_path, check=True)
-    subprocess.run([tmp_path / "program"], check=True)
+@pytest.mark.parametrize(
+    "path", [p for p in DOCUMENTS if p != LINKING and has_program(p)], ids=name
+)
+def test_python_blocks(path, server, tmp_path):
+    """Each block of the page runs after those before it, and prints what the page shows."""
+    count, report = server.run(path, tmp_path)
+    if not count:
+        pytest.skip(report)
 
 
 @pytest.mark.parametrize("path", [README, ROOT / "ARCHITECTURE.md", *DOCUMENTS[1:]], ids=name)
@@ -145,3 +133,16 @@ def test_operators_are_listed():
     for operator in OPERATORS:
         assert f"`{operator}`" in text, operator
     assert len(README.read_text().splitlines()) <= 150
+
+
+def test_statuses_are_listed():
+    """The page of errors has the statuses of Fortran and C, with their values."""
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text()
+    listed = dict(re.findall(r"^\| `(\w+)` \| (-?\d+) \| .*\|$", page, re.MULTILINE))
+    module = (ROOT / "fortran" / "nodes" / "errors.fypp").read_text()
+    lines = re.findall(r"^  integer\(c_int32_t\), parameter, public :: (.*)$", module, re.MULTILINE)
+    found = dict(re.findall(r"(\w+) = (-?\d+)", " ".join(lines)))
+    header = (ROOT / "fortran" / "header" / "write.py").read_text()
+    found |= dict(re.findall(r"#define (PYOPS_[A-Z_]+) \((-\d+)\)", header))
+    assert listed == found
+    assert "interrupted" in found

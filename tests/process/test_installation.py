@@ -13,6 +13,7 @@ import pytest
 import pyops.__main__
 
 from .. import ROOT
+from ..support.pages import Server
 
 pytestmark = pytest.mark.bare
 EXAMPLES = ROOT / "examples" / "fortran"
@@ -115,6 +116,16 @@ def test_pkg_config(search, tmp_path):
     flags = run("pkg-config", "--cflags", "--libs", "pyops", PKG_CONFIG_PATH=search).split()
     run(FC, EXAMPLES / "gno_conv.f90", *flags, "-o", tmp_path / "example")
     check_gradients(run(tmp_path / "example"))
+
+
+def test_page_of_linking(prefix, search, tmp_path):
+    """The build files and commands of the page, with the programs that it shows."""
+    environment = {} if shutil.which("make") else {"CMAKE_GENERATOR": "Ninja"}
+    environment |= {"PKG_CONFIG_PATH": search, "CMAKE_PREFIX_PATH": prefix}
+    server = Server(**environment)
+    count, report = server.run(ROOT / "docs" / "guide" / "linking.md", tmp_path)
+    server.close()
+    assert count or "there is no" in report
 
 
 def test_moved(prefix, tmp_path):

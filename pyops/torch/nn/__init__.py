@@ -15,6 +15,10 @@ of positions are searched on the host. Sums by torch's own operations, of narrow
 gradients of gathered rows, are deterministic if torch is set to be.
 """
 
+import sys as _sys
+import typing as _typing
+
+from . import _missing
 from ._functions import scatter as scatter
 from ._functions import segment as segment
 from ._functions import softmax as softmax
@@ -34,3 +38,11 @@ from .residual_layer import ResidualLayer as ResidualLayer
 from .sinusoidal_embedding import SinusoidalEmbedding as SinusoidalEmbedding
 from .spherical_basis_layer import SphericalBasisLayer as SphericalBasisLayer
 from .transformer_conv import TransformerConv as TransformerConv
+
+if not _typing.TYPE_CHECKING:  # type checkers would accept every name
+
+    def __getattr__(name):
+        """Explain what to use instead of a layer that is not here."""
+        raise AttributeError(_missing.explain(__name__, name))
+
+    _sys.meta_path.append(_missing.Finder(__name__))
