@@ -1,6 +1,6 @@
-"""Writes the pages of modules that import PyTorch or JAX, from their sources.
+"""Writes the pages of modules that import PyTorch, JAX or CuPy, from their sources.
 
-The build needs neither library: docstrings and signatures are read from the syntax trees.
+The build needs none of them: docstrings and signatures are read from the syntax trees.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ MODULES = (
     "pyops.torch",
     "pyops.torch.nn",
     "pyops.jax",
+    "pyops.cuda",
     "pyops.compat.pylibcugraphops",
     "pyops.compat.pylibcugraphops.operators",
     "pyops.compat.pylibcugraphops.dimenet",
@@ -78,13 +79,19 @@ def call(node: ast.FunctionDef) -> str:
     return f"({text.removeprefix('self').removeprefix(', ')})"
 
 
+def is_property(node: ast.FunctionDef) -> bool:
+    """Return whether a method is read as an attribute."""
+    return any(ast.unparse(decorator) == "property" for decorator in node.decorator_list)
+
+
 def described(name: str, defining: str) -> str:
     """Return the entry of a class, a function or a constant."""
     node = next((n for n in tree(defining).body if getattr(n, "name", "") == name), None)
     if isinstance(node, ast.ClassDef):
         kind = "class"
         methods = {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
-        signature = call(methods["__init__"]) if "__init__" in methods else ""
+        constructed = "made by" not in Docstring(documented(node)).summary
+        signature = call(methods["__init__"]) if constructed and "__init__" in methods else ""
     elif isinstance(node, ast.FunctionDef):
         kind, methods, signature = "function", {}, call(node)
     else:
@@ -93,7 +100,10 @@ def described(name: str, defining: str) -> str:
     text += indent(Docstring(documented(node)).markup(), "   ")
     for method, found in methods.items():
         if method[0] != "_" and ast.get_docstring(found):
-            text += f"   .. py:method:: {method}{call(found)}\n\n"
+            listed = (
+                f"property:: {method}" if is_property(found) else f"method:: {method}{call(found)}"
+            )
+            text += f"   .. py:{listed}\n\n"
             text += indent(Docstring(documented(found)).markup(), "      ")
     return text
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
+import numpy as np
 from docstrings import Docstring, title, write_changed
 
 from pyops._call.compound import COMPOUNDS, Compound
@@ -36,6 +38,12 @@ FAMILIES = {
 SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**"}
 SIGNS |= {"negative": "-"}
 """Operators of Fortran that stand for functions."""
+SIZES = {"num_src": 5, "num_dst": 4, "num_edges": 12, "num_entries": 12, "num_samples": 12}
+SIZES |= {"dim": 3, "hidden": 8, "in_features": 4, "out_features": 2, "columns": 2, "width": 3}
+SIZES |= {"x_width": 3, "edge_width": 2, "own_width": 2, "src_width": 3, "dst_width": 2}
+SIZES |= {"heads": 2, "num_bases": 2, "points": 9, "modes": 4, "max_degree": 2}
+SIZES |= {"num_spherical": 7, "num_radial": 6, "exponent": 5, "channels": 4, "middle": 3}
+"""Sizes of the examples; those of options with a default are the defaults."""
 RESULTS = {
     "forward": "Returns the result, and `saved`, which the derivatives of the same inputs accept.",
     "backward": "Returns the gradients {}.",
@@ -191,6 +199,77 @@ def sources(op: Operator) -> Iterator[str]:
                 yield f"* {what}: :download:`{path} <../../../{path}>`"
 
 
+def draw(name: str, op: Operator, shape: tuple[int, ...]) -> str:
+    """Return code that draws an input."""
+    if name == "distances":
+        return f"rng.uniform(0.1, 1.0, {shape[0]})"
+    if name == "frequencies":
+        return f"np.pi * np.arange(1, {shape[0] + 1})"
+    shown = shape[0] if len(shape) == 1 else shape
+    if op.signature.inputs[name].shape[0].text == "...":  # where every function is defined
+        return f"rng.uniform(0.1, 0.9, {shown})"
+    return f"rng.standard_normal({shown})"
+
+
+def shape_of(op: Operator, name: str, sizes: dict[str, int]) -> tuple[int, ...]:
+    """Return the shape of an input in the example."""
+    shape = op.signature.inputs[name].shape
+    if shape[0].text == "...":  # the second operand is broadcast
+        return (3,) if name == "x2" else (4, 3)
+    return tuple(size.value(sizes) for size in shape)
+
+
+def example(op: Operator) -> str:
+    """Return a program that calls the operator and its backward pass on random inputs.
+
+    Inputs have the sizes of `SIZES`; those that are optional are left out.
+    """
+    signature, sizes = op.signature, dict(SIZES)
+    if "exclude" in signature.options:  # sources and destinations are the same nodes
+        sizes["num_dst"] = sizes["num_src"]
+    given = [name for name, i in signature.inputs.items() if not i.optional]
+    given += signature.one_of[:1]
+    choices = {o.name: o.default for o in signature.options.values() if o.choices}
+    follows = signature.follows(choices, tuple(signature.inputs.keys() - set(given)))
+    for name in sorted(follows, key=lambda name: len(follows[name].names)):
+        sizes[name] = follows[name].value(sizes)
+    lines = ["import numpy as np, pyops", "rng = np.random.default_rng(0)"]
+    if signature.has_graph:
+        src, dst, edges = (sizes[n] for n in ("num_src", "num_dst", "num_edges"))
+        lines.append(
+            f"graph = pyops.Graph(rng.integers(0, {src}, {edges}), "
+            f"rng.integers(0, {dst}, {edges}), num_src={src}, num_dst={dst})"
+        )
+    lines += [f"{name} = {draw(name, op, shape_of(op, name, sizes))}" for name in given]
+    options = [
+        f"{o.name}={sizes[o.name]}"
+        for o in signature.options.values()
+        if o.default is inspect.Parameter.empty
+    ]
+    inputs = ", ".join(["graph"] * signature.has_graph + given)
+    results = [*signature.results]
+    cotangents = [f"g{y}=np.ones_like({y})" for y in results]
+    forward = ", ".join([inputs, *options])
+    backward = ", ".join([inputs, *cotangents, *options])
+    lines.append(f"{', '.join(results)} = pyops.{op.name}({forward})")
+    lines.append(f"gradients = pyops.{op.name}.backward({backward})")
+    names: dict[str, object] = {}
+    exec("\n".join(lines), names)
+    shapes = " ".join(str(np.shape(names[y])) for y in results)
+    shown = ", ".join(f"{y}.shape" for y in results)
+    lines.append(f"print({shown})  # {shapes}")
+    return "\n".join(lines)
+
+
+def sections(doc: Docstring) -> Iterator[tuple[str, str]]:
+    """Yield the last sections of a page: cost, notes and references."""
+    cost, _, notes = doc.sections.get("Notes", "").partition("\n\n")
+    if not cost.startswith("Time O("):
+        cost, notes = "", doc.sections.get("Notes", "")
+    found = {"Cost": cost, "Notes": notes, "References": doc.sections.get("References", "")}
+    yield from ((name, text) for name, text in found.items() if text)
+
+
 def page(op: Operator) -> str:
     """Return the page of an operator."""
     doc, signature = docstring(op), op.signature
@@ -222,9 +301,10 @@ def page(op: Operator) -> str:
         text += f".. py:function:: {op.name}{shown}\n   :no-contents-entry:\n\n"
         text += f"   `pyops.{op.name}` of {arrays}, with the same inputs and options.\n\n"
     text += ".. py:currentmodule:: pyops\n\n"
-    for section in "Notes", "References":
-        if section in doc.sections:
-            text += title(section, "-") + doc.sections[section] + "\n\n"
+    text += title("Example", "-") + ".. code-block:: python\n\n"
+    text += indent(example(op), "   ") + "\n\n"
+    for section, body in sections(doc):
+        text += f"{title(section, '-')}{body}\n\n"
     return text + title("Source", "-") + "\n".join(sources(op)) + "\n"
 
 

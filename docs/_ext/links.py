@@ -1,0 +1,68 @@
+"""Checks that links between the pages of a built site lead to files and anchors that exist.
+
+Started as `python docs/_ext/links.py FOLDER`; pages of FORD are targets only.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+class Page(HTMLParser):
+    """Anchors and links of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Collect what a tag names and what it leads to."""
+        for name, value in attrs:
+            if value and (name == "id" or (tag == "a" and name == "name")):
+                self.anchors.add(value)
+            elif value and name in ("href", "src"):
+                self.links.add(value)
+
+
+@functools.cache
+def read(path: Path) -> Page:
+    """Return the page of a file."""
+    return Page(path.read_text())
+
+
+def broken(path: Path, link: str) -> bool:
+    """Return whether a link of a page leads nowhere; links to other sites are not followed."""
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return False
+    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    if target.is_dir():
+        target /= "index.html"
+    if not target.exists():
+        return True
+    anchor = unquote(parts.fragment)
+    return target.suffix == ".html" and bool(anchor) and anchor not in read(target).anchors
+
+
+def main(folder: Path) -> int:
+    """Print the broken links of all pages."""
+    pages = [
+        p for p in sorted(folder.rglob("*.html")) if "fortran" not in p.relative_to(folder).parts
+    ]
+    found = [
+        (p.relative_to(folder), link) for p in pages for link in read(p).links if broken(p, link)
+    ]
+    for page, link in sorted(found):
+        print(f"{page}: broken link: {link}", file=sys.stderr)
+    print(f"{len(pages)} pages, {len(found)} broken links")
+    return int(bool(found) or not pages)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve()))

@@ -1,0 +1,213 @@
+"""Writes the pages of benchmarks from the JSON of `./run bench` and `./run layers`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from docstrings import title, write_changed
+from operators import table
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import report  # noqa: E402 (found by the path)
+from benchmarks.cases import PHASES, Case  # noqa: E402
+from benchmarks.peers import NAMES, PEERS  # noqa: E402
+from benchmarks.row import Row  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sphinx.application import Sphinx
+
+FOLDER = ROOT / "docs" / "benchmarks"
+LEVEL = 0.95
+"""Ratio of times below which a peer is marked as faster."""
+INTRODUCTION = """\
+Written by ``./run bench`` on the machine below. Phases add up: forward; forward and backward;
+these and double backward. For pyops: the median time of a call and the additional memory at its
+peak. For a peer: how many times the time of pyops it takes, and its memory. "Of the limit": the
+least time for the multiply-adds of the algorithm at the peak of the machine (fma), for the
+compulsory traffic at its copy rate (copy) or for the rows of neighbours at the rate of gathering
+as many (gather), whichever is longest, over the shortest time measured.
+
+"""
+ADDED = {"forward": "forward", "backward": "+ backward", "double_backward": "+ double backward"}
+
+
+def read(name: str) -> dict:
+    """Return the measurements of a file."""
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+def rows_of(found: dict) -> list[Row]:
+    """Return the rows of `./run bench`."""
+    known = Row.__dataclass_fields__
+    entries = ({k: v for k, v in row.items() if k in known} for row in found["rows"])
+    return [Row(**entry | {"case": Case(**case(entry["case"]))}) for entry in entries]
+
+
+def case(found: dict) -> dict:
+    """Return the arguments of a case, lists as tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
+
+
+def rates_of(found: dict) -> report.Rates:
+    """Return the limits by the number of threads."""
+    return {int(threads): rates for threads, rates in found["limits"].items()}
+
+
+def ratio(value: float) -> str:
+    """Return how many times the time of pyops a peer takes, with a mark if that is less."""
+    text = f"{report.figure(value)}x"
+    return f":slower:`{text}`" if value < LEVEL else text
+
+
+def peer(row: Row | None, base: Row) -> str:
+    """Return the cell of a peer."""
+    if row is None:
+        return ""
+    if row.failure:
+        return row.failure[:60]
+    return f"{ratio(median(report.ratios(row, base)))}, {report.memory_of(row)}"
+
+
+def place(row: Row) -> tuple[int, int, int]:
+    """Return the position of a row in its table."""
+    return row.case.edges, PHASES.index(row.phase), row.threads
+
+
+def groups(rows: Iterable[Row]) -> Iterator[dict[str, Row]]:
+    """Yield the rows of each measurement by peer, if pyops took part."""
+    for _, group in groupby(sorted(rows, key=place), key=place):
+        found = {row.peer: row for row in group}
+        if "pyops" in found and found["pyops"].seconds:
+            yield found
+
+
+def case_table(rows: list[Row], rates: report.Rates) -> str:
+    """Return the table of cases that differ in their size alone."""
+    peers = [p for p in PEERS[1:] if any(row.peer == p for row in rows)]
+    head = ["nodes", "phases", "threads", "pyops", "of the limit", *(NAMES[p] for p in peers)]
+    lines = []
+    for found in groups(rows):
+        base = found["pyops"]
+        start = [f"{base.case.nodes:,}", ADDED[base.phase], str(base.threads)]
+        start += [f"{report.time_of(base)}, {report.memory_of(base)}", report.share(base, rates)]
+        lines.append([*start, *(peer(found.get(p), base) for p in peers)])
+    return table(head, lines)
+
+
+def slower(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the measurements in which a peer is faster."""
+    by_case = groupby(rows, key=lambda row: row.case)
+    for found in (found for _, group in by_case for found in groups(group)):
+        base = found["pyops"]
+        for name, row in found.items():
+            value = median(report.ratios(row, base)) if row.seconds else 1
+            if value < LEVEL:
+                what = f"{base.case.title}; {ADDED[base.phase]}; threads: {base.threads}"
+                yield f"{what}: {NAMES[name]} {ratio(value)}"
+
+
+def facts(*parts: dict) -> str:
+    """Return the table of machine and software."""
+    return table(("", ""), [pair for part in parts for pair in report.pairs(part)])
+
+
+def operators_page() -> str:
+    """Return the page of `./run bench`."""
+    found = read("operators")
+    rows, rates = rows_of(found), rates_of(found)
+    text = ".. role:: slower\n\n" + title("Operators")
+    text += INTRODUCTION
+    text += facts(found["machine"], found["versions"], found["settings"])
+    text += title("Where a peer is faster", "-")
+    lost = [f"* {line}" for line in slower(rows)]
+    lost += [f"* {line}" for line in slower_functions(found.get("elementwise", []))]
+    text += "\n".join(lost or ["In no measurement of this run."]) + "\n\n"
+    for name in dict.fromkeys(row.case.operator for row in rows):
+        text += title(name, "-")
+        if (FOLDER / f"plot-{name}.svg").exists():
+            text += f".. image:: plot-{name}.svg\n   :alt: time and memory over edges\n\n"
+        several = [row for row in rows if row.case.operator == name]
+        for heading in dict.fromkeys(row.case.title for row in several):
+            text += f"**{heading}**\n\n"
+            text += case_table([row for row in several if row.case.title == heading], rates)
+    if found.get("elementwise"):
+        text += title("Elementwise functions and reductions", "-") + functions(found["elementwise"])
+    return text
+
+
+def compared(line: dict) -> dict[str, float]:
+    """Return how many times the time of pyops each library takes for a call."""
+    ours = line["seconds"]["pyops"]
+    return {
+        name: median(a / b for a, b in zip(theirs, ours, strict=True))
+        for name, theirs in line["seconds"].items()
+        if name not in ("pyops", "triad")
+    }
+
+
+def functions(lines: list[dict]) -> str:
+    """Return the table of elementwise functions."""
+    names = list(dict.fromkeys(name for line in lines for name in compared(line)))
+    rows = []
+    for line in lines:
+        found = compared(line)
+        cells = [ratio(found[name]) if name in found else "" for name in names]
+        time = f"{report.figure(1e3 * median(line['seconds']['pyops']))} ms"
+        rows.append([line["title"], str(line["threads"]), time, *cells])
+    return table(["call", "threads", "pyops", *names], rows)
+
+
+def slower_functions(lines: list[dict]) -> Iterator[str]:
+    """Yield the calls of functions in which a library is faster."""
+    for line in lines:
+        for name, value in compared(line).items():
+            if value < LEVEL:
+                yield f"{line['title']}; threads: {line['threads']}: {name} {ratio(value)}"
+
+
+def layers_page() -> str:
+    """Return the page of `./run layers`."""
+    found = read("layers")
+    text = ".. role:: slower\n\n" + title("Layers")
+    text += "Written by ``./run layers``: layers of ``pyops.torch.nn`` beside their originals of "
+    text += "PyTorch Geometric and neuraloperator, forward and backward, gradients of inputs and "
+    text += "parameters. Time and memory: how many times those of pyops the original takes.\n\n"
+    text += facts(found["machine"], found["versions"], found["settings"])
+    head = list(found["rows"][0])
+    rows = []
+    for row in found["rows"]:
+        marked = {k: ratio(float(row[k].replace(",", "")[:-1])) for k in ("time", "memory")}
+        rows.append([(row | marked)[k] for k in head])
+    return text + table(head, rows)
+
+
+def plots() -> None:
+    """Draw the series over the number of edges."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from benchmarks.plot import draw
+
+    found = read("operators")
+    draw(rows_of(found), rates_of(found), FOLDER)
+
+
+def write() -> None:
+    """Write all pages and plots."""
+    plots()
+    write_changed(FOLDER, {"operators": operators_page(), "layers": layers_page()})
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the extension with Sphinx."""
+    app.connect("builder-inited", lambda _: write())
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
