@@ -1,4 +1,5 @@
-/* Counts the threads that the system grants, by starting and joining them. */
+/* Counts of startable threads and a handler of forks, by POSIX threads. Elsewhere all threads are
+ * granted and nothing forks. */
 #include <stdint.h>
 #include <stdlib.h>
 #if defined(__unix__) || defined(__APPLE__)
@@ -29,5 +30,14 @@ int32_t pyops_try_threads(int32_t number) {
   return alive;
 #else
   return number;
+#endif
+}
+
+/* Has the system call `procedure` before each fork of this process, where processes fork. */
+void pyops_before_fork(void (*procedure)(void)) {
+#if defined(POSIX)
+  pthread_atfork(procedure, NULL, NULL);
+#else
+  (void)procedure;
 #endif
 }
