@@ -1,7 +1,7 @@
 """`python -m pyops`: shows what is installed and checks derivatives numerically.
 
 `python -m pyops --flags`: what a Fortran or C compiler needs to use the library in this package,
-for a shell's `$(...)`.
+for a shell's `$(...)`. `--cmakedir`, `--pkgconfigdir`: directories of its files for build systems.
 """
 
 from __future__ import annotations
@@ -45,10 +45,20 @@ def main() -> int:
     """Run the command line; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m pyops", description=__doc__)
     parser.add_argument("--flags", action="store_true", help="print flags for gfortran, cc and c++")
-    if parser.parse_args().flags:
+    parser.add_argument("--cmakedir", action="store_true", help="print the value for pyops_DIR")
+    parser.add_argument(
+        "--pkgconfigdir", action="store_true", help="print a directory for PKG_CONFIG_PATH"
+    )
+    given = parser.parse_args()
+    if given.flags:
         print(" ".join(map(for_shell, flags())))
-        return 0
-    return check()
+    elif given.cmakedir:
+        print(directory("lib", "cmake", "pyops", "pyops-config.cmake"))
+    elif given.pkgconfigdir:
+        print(directory("lib", "pkgconfig", "pyops.pc"))
+    else:
+        return check()
+    return 0
 
 
 def flags() -> list[str]:
@@ -58,6 +68,14 @@ def flags() -> list[str]:
     include, modules, lib = (str(Path(str(package.joinpath(*f.split("/")))).parent) for f in files)
     rpath = "-Xlinker", "-rpath", "-Xlinker", lib
     return ["-I", include, "-I", modules, "-L", lib, *rpath, "-lpyops"]
+
+
+def directory(*parts: str) -> Path:
+    """Return the directory of a file of the package whose contents are relative to its path."""
+    file = Path(str(importlib.resources.files("pyops").joinpath(*parts)))
+    if file.parts[-len(parts) :] != parts:
+        sys.exit("pyops is installed editable, where only --flags finds header and modules")
+    return file.parent
 
 
 def for_shell(word: str) -> str:

@@ -91,13 +91,18 @@ def test_nothing_of_python(prefix):
     assert [path for path in prefix.rglob("*") if "python" in path.name] == []
 
 
-def test_cmake(prefix, tmp_path):
+def build_by_cmake(folder, *options):
+    """Build and run the examples."""
     need("cmake")
     environment = {} if shutil.which("make") else {"CMAKE_GENERATOR": "Ninja"}
-    run("cmake", "-S", EXAMPLES, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}", **environment)
-    run("cmake", "--build", tmp_path)
+    run("cmake", "-S", EXAMPLES, "-B", folder, *options, **environment)
+    run("cmake", "--build", folder)
     for example in "gno_conv", "gno_conv_c":
-        check_gradients(run(tmp_path / example))
+        check_gradients(run(folder / example))
+
+
+def test_cmake(prefix, tmp_path):
+    build_by_cmake(tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}")
 
 
 def test_cmake_version(prefix, tmp_path):
@@ -137,6 +142,38 @@ def test_moved(prefix, tmp_path):
     assert str(prefix) not in flags
     run(FC, EXAMPLES / "gno_conv.f90", *flags.split(), "-o", tmp_path / "example")
     check_gradients(run(tmp_path / "example"))
+
+
+def directory(option):
+    """Return what `python -m pyops` prints, which an editable package refuses."""
+    command = sys.executable, "-m", "pyops", option
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "editable" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_cmake_with_the_wheel(tmp_path):
+    build_by_cmake(tmp_path, f"-Dpyops_DIR={directory('--cmakedir')}")
+
+
+MAKEFILE = """\
+all: fortran c
+fortran:
+\t$(FC) {examples}/gno_conv.f90 $$(pkg-config --cflags --libs pyops) -o fortran
+c:
+\t$(CC) {examples}/gno_conv.c $$(pkg-config --cflags --libs pyops) -lm -o c
+"""
+
+
+def test_make_with_the_wheel(tmp_path):
+    need("pkg-config", "make", "cc")
+    search = directory("--pkgconfigdir")
+    (tmp_path / "Makefile").write_text(MAKEFILE.format(examples=EXAMPLES))
+    run("make", f"FC={FC}", cwd=tmp_path, PKG_CONFIG_PATH=search)
+    for program in "fortran", "c":
+        check_gradients(run(tmp_path / program))
 
 
 def test_fpm(build, tmp_path):
