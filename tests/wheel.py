@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,17 +14,24 @@ from subprocess import PIPE, STDOUT
 
 from . import ROOT
 
+GRADIENT_BY_JAX = """
+import jax, pyops.jax
+gradient = jax.jit(jax.grad(lambda x: pyops.jax.exp(x).sum()))(jax.numpy.zeros(3))
+assert gradient.tolist() == [1, 1, 1], gradient
+"""
+
 
 def say(message):
     print("wheel:", message, file=sys.stderr, flush=True)
 
 
-def run(*command, cwd=ROOT):
+def run(*command, cwd=ROOT, **environment):
     """Return the output of a command; if it fails, print it and exit."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=cwd, text=True, stdout=PIPE, stderr=STDOUT)
+    environment = os.environ | {name: str(value) for name, value in environment.items()}
+    done = subprocess.run(words, cwd=cwd, env=environment, text=True, stdout=PIPE, stderr=STDOUT)
     if done.returncode:
-        sys.exit(f"{done.stdout}\nwheel: failed: {' '.join(words)}")
+        sys.exit(f"{done.stdout}\nfailed: {' '.join(words)}")
     return done.stdout
 
 
@@ -75,13 +83,49 @@ def archive_for_fpm(sdist, folder):
     return Path(shutil.make_archive(sdist.parent / name, "gztar", folder, name))
 
 
+def write_index(files, folder):
+    """Copy distributions into an index as PyPI is one (PEP 503); return its address."""
+    for file in files:
+        project = folder / re.sub(r"[-_.]+", "-", file.name.partition("-")[0]).lower()
+        project.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, project)
+        with open(project / "index.html", "a") as page:
+            page.write(f'<a href="{file.name}">{file.name}</a>\n')
+    return folder.as_uri()
+
+
+def environment(folder):
+    """Make a virtual environment; return its interpreter."""
+    run(sys.executable, "-m", "venv", folder)
+    python = folder / "bin" / "python"
+    run(python, "-m", "pip", "install", "--upgrade", "pip>=25.1")
+    return python
+
+
+def download(sdist, wheel, folder):
+    """Download what pip selects from an index that has both; return the folder."""
+    say("downloading from an index of these")
+    python = environment(folder / "downloading")
+    run(python, "-m", "pip", "download", "--dest", folder / "peers", "jax")
+    index = write_index([sdist, wheel, *folder.glob("peers/*.whl")], folder / "index")
+    downloaded = folder / "downloaded"
+    source = "--isolated", "--index-url", index, "--dest", downloaded
+    run(python, "-m", "pip", "download", *source, "pyops-kernels[jax]")
+    assert (downloaded / wheel.name).is_file(), f"pip prefers {[*downloaded.iterdir()]}"
+    return downloaded
+
+
 def check(sdist, wheel, folder, arguments):
     """Run the tests of the sdist against the wheel, outside the checkout."""
+    downloaded = download(sdist, wheel, folder)
+    install = "-m", "pip", "install", "--isolated", "--no-index", "--find-links", downloaded
+    say(f"installing {wheel.name} with JAX")
+    python = environment(folder / "jax")
+    run(python, *install, "pyops-kernels[jax]")
+    run(python, "-c", GRADIENT_BY_JAX, cwd=folder)
     say(f"installing {wheel.name} beside nothing but NumPy")
-    run(sys.executable, "-m", "venv", folder / "venv")
-    python = folder / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--upgrade", "pip>=25.1")
-    run(python, "-m", "pip", "install", wheel)
+    python = environment(folder / "venv")
+    run(python, *install, "pyops-kernels")
     print(run(python, ROOT / "tests" / "support" / "installed.py", cwd=folder), flush=True)
     print(run(python, "-m", "pyops", cwd=folder), flush=True)
 
