@@ -50,7 +50,8 @@ def check_gradients(
     In float64 along random directions, each input separately, checks `jvp` against the difference
     quotient of the value, and `backward` against `jvp` (<J v, gy> = <v, J^T gy>, to 1e-12) and
     against the difference quotient of <gy, value>. At order 2 also checks `double_backward`
-    against the difference quotient of <h, backward> by every input and by gy.
+    against the difference quotient of <h, backward> by every input and by gy. With a distributed
+    graph it is collective, and inner products are sums over ranks.
 
     Parameters
     ----------
@@ -107,7 +108,9 @@ def check_gradients(
         raise ValueError(f"check_gradients: rtol: expected at least 0, got {rtol!r}")
     if check_number("check_gradients: step", step) <= 0:
         raise ValueError(f"check_gradients: step: expected a positive number, got {step!r}")
-    check = _Check(op, inputs, options, step, _generator(rng))
+    graphs = (a for a in (*inputs[:1], options.get("graph")) if hasattr(a, "_check"))
+    make: type[Check] = next((graph._check for graph in graphs), Check)
+    check = make(op, inputs, options, step, _generator(rng))
     worst = 0.0
     for _ in range(directions):
         for what, expected, got, scale, allowed in check.differences(order, rtol):
@@ -121,7 +124,7 @@ def check_gradients(
     return worst
 
 
-class _Check:
+class Check:
     """Operator, inputs and cotangents of a check."""
 
     def __init__(
@@ -146,15 +149,34 @@ class _Check:
         for y in values:
             if not isinstance(y, (np.ndarray, np.generic)):
                 raise TypeError(f"check_gradients: op: expected arrays from it, got {kind_of(y)}")
-        self.gy = [self.random(y) for y in values if y is not None]
+        given = [y for y in values if y is not None]
+        self.gy = [self.random(y, i) for i, y in enumerate(given, -len(given))]
         gradients = self.call(op.backward, *self.inputs, *self.gy)
         if isinstance(gradients, (tuple, list)):
             self.inputs += [None] * (len(gradients) - len(self.inputs))
         self.checked("backward", gradients, self.inputs)
-        self.h = [None if a is None else self.random(a) for a in self.inputs]
+        self.h = [None if a is None else self.random(a, i) for i, a in enumerate(self.inputs)]
 
-    def random(self, like: Array) -> Array:
+    def random(self, like: Array, place: int) -> Array:
+        """Return a random array for the argument at a place: inputs from 0, gy from -1 down."""
         return np.asarray(self.rng.standard_normal(like.shape))
+
+    def largest(self, array: Array) -> float:
+        """Return the magnitude of the largest element."""
+        return float(np.abs(array).max(initial=0))
+
+    def dot(self, a: Array | None, b: Array | None, place: int) -> tuple[float, float]:
+        """Return the inner product, and that of the magnitudes; 0 for absent arrays."""
+        if a is None or b is None:
+            return 0.0, 0.0
+        products = np.asarray(a) * np.asarray(b)
+        return float(products.sum()), float(np.abs(products).sum())
+
+    def dots(self, a: Sequence[Array | None], b: Results, first: int) -> tuple[float, float]:
+        """Return the sums of `dot` over pairs of arrays at places from `first` on."""
+        pairs = enumerate(zip(a, _each(b), strict=True), first)
+        products = [self.dot(x, y, i) for i, (x, y) in pairs]
+        return sum(s for s, _ in products), sum(s for _, s in products)
 
     def checked(
         self, phase: str, found: object, like: Sequence[Array | None]
@@ -181,7 +203,8 @@ class _Check:
     ) -> Iterator[tuple[str, float, float, float, float]]:
         """Yield each comparison: label, value expected, value got, scale, bound."""
         gradients = self.gradients(*self.inputs, *self.gy)
-        least = 1e-3 * _dots(self.gy, self.call(self.op.__call__, *self.inputs))[1]
+        last = -len(self.gy)
+        least = 1e-3 * self.dots(self.gy, self.call(self.op.__call__, *self.inputs), last)[1]
         seconds: Results = ()
         if order == 2:
             seconds = self.call(self.op.double_backward, *self.inputs, *self.gy, *self.h)
@@ -189,28 +212,28 @@ class _Check:
         for i, at in enumerate(self.inputs):
             if at is None:
                 continue
-            along = self.random(at)
+            along = self.random(at, i)
             tangents = [along if k == i else None for k in range(len(self.inputs))]
             dy = _each(self.call(self.op.jvp, *self.inputs, *tangents))
             self.checked("jvp", dy, self.gy)
-            got, scale = _dot(along, gradients[i])
+            got, scale = self.dot(along, gradients[i], i)
             scale = max(scale, least)
             yield (
                 f"backward by input {i} against jvp",
-                *_dots(self.gy, dy)[:1],
+                self.dots(self.gy, dy, last)[0],
                 got,
-                scale + _dots(self.gy, dy)[1],
+                scale + self.dots(self.gy, dy, last)[1],
                 1e-12,
             )
-            expected, size = _dots(self.gy, self.slope(self.value, i, along))
+            expected, size = self.dots(self.gy, self.slope(self.value, i, along), last)
             yield f"backward by input {i} against differences", expected, got, scale + size, rtol
-        least = 1e-3 * _dots(self.h, gradients)[1]
+        least = 1e-3 * self.dots(self.h, gradients, 0)[1]
         for i, (at, second) in enumerate(zip([*self.inputs, *self.gy], seconds, strict=False)):
             if at is None:
                 continue
-            along = self.random(at)
-            expected, size = _dots(self.h, self.slope(self.gradients, i, along))
-            got, scale = _dot(along, second)
+            along = self.random(at, i)
+            expected, size = self.dots(self.h, self.slope(self.gradients, i, along), 0)
+            got, scale = self.dot(along, second, i)
             scale = max(scale, least)
             count = len(self.inputs)
             name = f"input {i}" if i < count else "gy" if len(self.gy) == 1 else f"gy {i - count}"
@@ -235,7 +258,7 @@ class _Check:
         arrays = [*self.inputs, *self.gy]
         at = arrays[i]
         assert at is not None
-        size = self.step * max(float(np.abs(at).max(initial=0)), 1e-3)
+        size = self.step * max(self.largest(at), 1e-3)
 
         def difference(step: float) -> list[Any]:
             ends: list[Any] = []
@@ -264,17 +287,3 @@ def _generator(rng: np.random.Generator | int | None) -> np.random.Generator:
             "check_gradients: rng: expected a numpy.random.Generator, an integer from 0 on or "
             f"None, got {rng!r}"
         ) from None
-
-
-def _dots(a: Sequence[Array | None], b: Results) -> tuple[float, float]:
-    """Return the sums of `_dot` over pairs of arrays."""
-    products = [_dot(x, y) for x, y in zip(a, _each(b), strict=True)]
-    return sum(s for s, _ in products), sum(s for _, s in products)
-
-
-def _dot(a: Array | None, b: Array | None) -> tuple[float, float]:
-    """Return the inner product, and that of the magnitudes; 0 for absent arrays."""
-    if a is None or b is None:
-        return 0.0, 0.0
-    products = np.asarray(a) * np.asarray(b)
-    return float(products.sum()), float(np.abs(products).sum())

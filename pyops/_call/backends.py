@@ -32,6 +32,13 @@ BACKENDS: dict[str, Callable[[object], bool]] = {"pyops.cuda._dispatch": on_devi
 """Test for the arrays of a backend, by its module, which is imported with the first of them."""
 
 
+def register(module: str, owns: Callable[[object], bool]) -> None:
+    """Add a backend, whose test is made before those of the others."""
+    others = dict(BACKENDS)
+    BACKENDS.clear()
+    BACKENDS.update({module: owns, **others})
+
+
 def find_backend(given: Iterable[object]) -> Backend | None:
     """Return the backend of the first argument that belongs to one, None if none does."""
     for argument in given:

@@ -1,0 +1,257 @@
+"""Communicators: the ranks that share a graph, and what they agree on before each call."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import zlib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from .._call.arrays import kind_of
+from .._call.indices import check_bounds, check_indices
+from .._call.threads import get_num_threads, limits, set_num_threads
+from ._halo import Transfer, flat, joined
+from ._mpi import Engine, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._graph import DistributedGraph
+    from ._mpi import Values
+
+Found = TypeVar("Found")
+Range = tuple[int, int]
+
+
+class Communicator:
+    """The ranks of an MPI communicator, for graphs that are distributed over them.
+
+    All methods are collective: each rank calls them in the same order. An error in the arguments
+    of one rank is raised on all of them, with its rank. If the program of a rank ends by an
+    exception, or ends while others wait for it, all ranks end.
+
+    Unless OMP_NUM_THREADS or `pyops.set_num_threads` has set the number of threads, the ranks of a
+    machine share its processors.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm, optional
+        Communicator, which is duplicated; by default all ranks, ``MPI.COMM_WORLD``.
+
+    Raises
+    ------
+    ImportError
+        If mpi4py or an MPI library is missing.
+    RuntimeError
+        If the launcher belongs to another MPI, so that each rank is alone.
+    TypeError
+        If `comm` is no communicator of mpi4py.
+
+    Examples
+    --------
+    >>> comm = pyops.distributed.Communicator()
+    >>> graph = comm.graph(src, dst, owned=(first, last))
+    """
+
+    def __init__(self, comm: object = None) -> None:
+        mpi = load()
+        comm = mpi.COMM_WORLD if comm is None else comm
+        if not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
+            raise TypeError(
+                f"Communicator: comm: expected mpi4py.MPI.Intracomm, got {kind_of(comm)}"
+            )
+        self._engine = Engine(comm, mpi)
+        self._share_processors()
+
+    def __repr__(self) -> str:
+        return f"Communicator(rank={self.rank}, size={self.size})"
+
+    @property
+    def rank(self) -> int:
+        """Number of this rank, from 0."""
+        return self._engine.rank
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self._engine.size
+
+    def close(self) -> None:
+        """Free the duplicate of the MPI communicator; graphs made with it cannot be used after."""
+        self._agree("Communicator.close", ())
+        self._engine.close()
+
+    def graph(
+        self,
+        src: npt.ArrayLike,
+        dst: npt.ArrayLike,
+        *,
+        owned: Range,
+        owned_src: Range | None = None,
+        part: npt.ArrayLike | None = None,
+        part_src: npt.ArrayLike | None = None,
+    ) -> DistributedGraph:
+        """Build a distributed graph from the edges that each rank has.
+
+        Nodes have global numbers from 0. A rank owns a range of them, and the edges into them. No
+        rank sees more than its own edges and one row for each other source of these (ghost).
+
+        Parameters
+        ----------
+        src, dst : array_like of int32 or int64, shape (entries of this rank,)
+            Global numbers of source and destination of each entry. Without `part`, the
+            destinations belong to this rank.
+        owned : (int, int)
+            First node of this rank, and the first of the next rank: ranges follow each other in
+            the order of ranks, and may be empty.
+        owned_src : (int, int), optional
+            The same for source nodes, if these are not the same nodes as the destinations.
+        part : array_like of int, shape (owned[1] - owned[0],), optional
+            Rank that is to own each of these nodes, such as from `partition`. Nodes are renumbered
+            by it, and edges, which may then be those of any destination, are sent to its owner.
+        part_src : array_like of int, shape (owned_src[1] - owned_src[0],), optional
+            The same for source nodes.
+
+        Returns
+        -------
+        DistributedGraph
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError, OverflowError
+            As for `pyops.Graph`, and if the ranges do not follow each other, a destination belongs
+            to another rank, or a part is no rank.
+        """
+        from ._graph import build
+
+        return build(self, src, dst, owned, owned_src, part, part_src)
+
+    def sum(self, value: Any) -> Any:
+        """Return the sum of a number, or of arrays of equal shapes, over all ranks.
+
+        Parameters
+        ----------
+        value : float, int or array of them
+            The same type, dtype and shape on all ranks.
+
+        Returns
+        -------
+        float, int or array
+            The same on all ranks.
+        """
+
+        def check() -> Values:
+            array = np.asarray(value)
+            if array.dtype.kind not in "fiu" or array.dtype.itemsize not in (4, 8):
+                raise TypeError(
+                    "Communicator.sum: value: expected numbers of 32 or 64 bits, "
+                    f"got {kind_of(value) if array.ndim == 0 else array.dtype}"
+                )
+            return array
+
+        array = self._together("Communicator.sum", check, lambda a: (a.dtype.str, a.shape))
+        total = self._engine.sum(array)
+        if isinstance(value, np.ndarray):
+            return total
+        return type(value)(total) if isinstance(value, (int, float)) else total[()]
+
+    def take(self, rows: npt.ArrayLike, numbers: npt.ArrayLike) -> Values:
+        """Return the rows with these numbers of an array whose rows are distributed over the ranks.
+
+        Parameters
+        ----------
+        rows : array_like of numbers, shape (rows of this rank, ...)
+            Rows are numbered through all ranks, in their order.
+        numbers : array_like of int32 or int64, shape (n,)
+            Numbers of the rows to return, in any order, such as `DistributedGraph.nodes`.
+
+        Returns
+        -------
+        array, shape (n, ...)
+        """
+
+        def check() -> tuple[Values, Values]:
+            array = check_rows("Communicator.take: rows", rows)
+            return array, check_indices("Communicator.take: numbers", numbers).astype(np.int64)
+
+        caller = "Communicator.take"
+        array, wanted = self._together(caller, check, lambda f: (f[0].dtype.str, f[0].shape[1:]))
+        lengths = self._engine.gather(np.array([len(array)]))[:, 0]
+        ranges = joined(lengths)
+        most = int(ranges[-1])
+        self._together(
+            caller, lambda: check_bounds(f"{caller}: numbers", wanted, most, "number of rows")
+        )
+        unique, where = np.unique(wanted, return_inverse=True)
+        found = Transfer(self._engine, ranges, unique).fetch(flat(array))
+        return found[where].reshape(len(wanted), *array.shape[1:])
+
+    def _together(
+        self,
+        caller: str,
+        function: Callable[[], Found],
+        what: Callable[[Found], tuple[object, ...]] = lambda _: (),
+    ) -> Found:
+        """Return the result of a function; an exception on one rank is raised on all of them.
+
+        `what` returns the properties of the result that must be equal on all ranks.
+        """
+        equal: tuple[object, ...] = ()
+        failure = None
+        try:
+            found = function()
+            equal = what(found)
+        except Exception as error:
+            failure = error
+        self._agree(caller, equal, failure)
+        return found
+
+    def _agree(
+        self, caller: str, what: tuple[object, ...], failure: Exception | None = None
+    ) -> None:
+        """Raise on all ranks unless all make the same call and none has failed.
+
+        `what` are the properties of the arguments that must be equal on all ranks.
+        """
+        if self.size == 1:
+            if failure is not None:
+                raise failure
+            return
+        mark = zlib.crc32(repr((caller, what)).encode()) if failure is None else 0
+        values = np.array([failure is not None, mark, -mark], np.int64)
+        failed, most, least = self._engine.agree(values).tolist()
+        if failed:
+            kind, text = ("", "") if failure is None else (type(failure).__name__, str(failure))
+            texts = self._engine.texts((kind, text))
+            rank = next(r for r, (name, _) in enumerate(texts) if name)
+            kind, text = texts[rank]
+            known = getattr(builtins, kind, RuntimeError)
+            error = known if isinstance(known, type) and issubclass(known, Exception) else None
+            raise (error or RuntimeError)(f"rank {rank}: {text}") from failure
+        if most != -least:
+            texts = self._engine.texts((caller, repr(what)))
+            rank = next(r for r, found in enumerate(texts) if found != texts[0])
+            first, other = (" ".join(filter(None, texts[r])) for r in (0, rank))
+            name = texts[rank][0] or "pyops.distributed"
+            raise ValueError(
+                f"rank {rank}: {name}: expected the call of rank 0, {first}, got {other}"
+            )
+
+    def _share_processors(self) -> None:
+        """Divide the processors of a machine by its ranks, unless ranks are bound or told."""
+        local = self._engine.ranks_of_node()
+        bound = len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
+        if local > 1 and not bound and not limits[0] and "OMP_NUM_THREADS" not in os.environ:
+            set_num_threads(max(1, get_num_threads() // local))
+
+
+def check_rows(label: str, rows: object) -> Values:
+    """Return the argument as an array of numbers with at least one axis."""
+    array = np.asarray(rows)
+    if array.dtype.kind not in "iuf" or array.dtype.char == "e" or array.ndim == 0:
+        found = array.dtype if array.ndim else kind_of(rows)
+        raise TypeError(f"{label}: expected an array of integers, float32 or float64, got {found}")
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))

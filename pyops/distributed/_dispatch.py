@@ -1,0 +1,173 @@
+"""Calls on distributed graphs: rows of ghosts before, sums over ranks after a call on own edges.
+
+What is sent follows from the declaration: an axis of an input or output that the graph names is
+distributed, any other array is replicated.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._call.arrays import check_outputs, kind_of, plain
+from ._graph import DistributedGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from .._call.phase import Phase
+    from .._call.plan import Plan
+    from .._call.types import Array
+    from ._halo import Halo
+
+
+def run(
+    phase: Phase,
+    given: Sequence[object],
+    options: Mapping[str, object],
+    wanted: Collection[str] | None,
+    out: Sequence[Any] | None,
+    accumulate: bool,
+) -> tuple[Array | None, ...]:
+    """Check a call on all ranks, run it on the own edges, and return the outputs of own rows."""
+    graph = given[0]
+    if not phase.signature.has_graph or not isinstance(graph, DistributedGraph):
+        where = next(i for i, a in enumerate(given) if isinstance(a, DistributedGraph))
+        raise TypeError(f"{phase.caller}: argument {where}: expected an array, got {graph!r}")
+    comm = graph.comm
+    own = [graph._own, *given[1:]]
+    others = dict(options)
+    plan, arrays = comm._together(
+        phase.caller,
+        lambda: _check(phase, own, others, wanted, out, accumulate),
+        lambda found: _equal(phase, graph, found[1], others, wanted),
+    )
+
+    halos = [graph._axes.get(name) for name in inputs_of(phase)]
+    local = _exchanged(graph, halos, [None if a is None else plain(a) for a in arrays])
+    if scaled := _reads_degrees(phase):
+        local = _scaled(graph, halos, local)
+    names = outputs_of(phase)
+    sums = [name not in graph._axes for name in names]
+    target = [graph._axes.get(name) for name in names]
+    kept = [s or t is not None for s, t in zip(sums, target, strict=True)]
+    outs = None if out is None else [None if k else o for k, o in zip(kept, out, strict=True)]
+
+    def compute() -> tuple[Array | None, ...]:
+        arguments = graph.local, *_without_seeds(phase, local)
+        return phase.run(arguments, others, wanted, outs, accumulate)
+
+    late = any(k and shape is not None for k, shape in zip(kept, plan.outputs, strict=True))
+    found: list[Any] = [*(comm._together(phase.caller, compute) if late else compute())]
+    if scaled:
+        found = _scaled(graph, target, found)
+    for halo in dict.fromkeys(t for t in target if t is not None):
+        places = [i for i, t in enumerate(target) if t is halo and found[i] is not None]
+        if places:
+            for i, rows in zip(places, halo.accumulate([found[i] for i in places]), strict=True):
+                found[i] = rows
+    _sum(graph, found, sums)
+    if out is not None:
+        for i, target_array in enumerate(out):
+            if target_array is not None and kept[i]:
+                target_array[...] = target_array + found[i] if accumulate else found[i]
+                found[i] = target_array
+    return tuple(found)
+
+
+@functools.cache
+def inputs_of(phase: Phase) -> tuple[str, ...]:
+    """Return the name of the first axis of each input and cotangent."""
+    return tuple(slot.forms[0][0].text for slot in phase.slots)
+
+
+@functools.cache
+def outputs_of(phase: Phase) -> tuple[str, ...]:
+    """Return the name of the first axis of each output."""
+    return tuple(shape[0].text for shape in phase.outputs.values())
+
+
+def _check(
+    phase: Phase,
+    own: Sequence[object],
+    options: Mapping[str, object],
+    wanted: Collection[str] | None,
+    out: Sequence[object] | None,
+    accumulate: bool,
+) -> tuple[Plan, Sequence[Any]]:
+    """Check the arguments of this rank; return the plan of its own rows, and an array a slot."""
+    if phase.signature.indexed:
+        raise TypeError(
+            f"{phase.caller}: graph: expected pyops.Graph, got a distributed graph, which has "
+            "no pairs of edges"
+        )
+    plan = phase._plan(own, {**options}, wanted)
+    if plan is None:
+        kinds = ", ".join(kind_of(a) for a in own[1:] if a is not None)
+        raise TypeError(f"{phase.caller}: expected NumPy arrays with this graph, got {kinds}")
+    if out is not None or accumulate is not False:
+        check_outputs(phase.caller, phase.labels, plan.outputs, plan.dtype, out, accumulate)
+    return plan, phase._split(own)[1]
+
+
+def _equal(
+    phase: Phase,
+    graph: DistributedGraph,
+    arrays: Sequence[Array | None],
+    options: Mapping[str, object],
+    wanted: Collection[str] | None,
+) -> tuple[object, ...]:
+    """Return what has to be equal on all ranks: of replicated arrays the shape, else the width."""
+    shapes = [
+        None if a is None else (a.dtype.char, a.shape[1:] if name in graph._axes else a.shape)
+        for name, a in zip(inputs_of(phase), arrays, strict=True)
+    ]
+    names = None if wanted is None else sorted(wanted)
+    return phase.kernel, shapes, sorted(options.items()), names
+
+
+def _exchanged(
+    graph: DistributedGraph, halos: Sequence[Halo | None], arrays: list[Any]
+) -> list[Any]:
+    """Extend the arrays by the rows of ghosts, all arrays in one message for each neighbour."""
+    for halo in dict.fromkeys(h for h in halos if h is not None):
+        places = [i for i, h in enumerate(halos) if h is halo and arrays[i] is not None]
+        if places:
+            for i, rows in zip(places, halo.exchange([arrays[i] for i in places]), strict=True):
+                arrays[i] = rows
+    return arrays
+
+
+def _sum(graph: DistributedGraph, found: list[Any], sums: Sequence[bool]) -> None:
+    """Sum the gradients of replicated inputs over ranks, all in one reduction."""
+    places = [i for i, array in enumerate(found) if sums[i] and array is not None]
+    if not places:
+        return
+    total = graph.comm._engine.sum(np.concatenate([found[i].reshape(-1) for i in places]))
+    start = 0
+    for i in places:
+        stop = start + found[i].size
+        found[i] = total[start:stop].reshape(found[i].shape)
+        start = stop
+
+
+def _reads_degrees(phase: Phase) -> bool:
+    """Return whether the kernels of an operator read the out-degrees of sources."""
+    return "out_offsets" in phase.signature.reads.get("forward", "").split()
+
+
+def _scaled(graph: DistributedGraph, halos: Sequence[Halo | None], arrays: list[Any]) -> list[Any]:
+    """Scale the rows of sources from the normalisation by local out-degrees to that by all."""
+    shares = graph._out_shares()
+    for halo, array in zip(halos, arrays, strict=True):
+        if halo is graph._halo and array is not None:
+            array *= shares.astype(array.dtype).reshape(-1, *[1] * (array.ndim - 1))
+    return arrays
+
+
+def _without_seeds(phase: Phase, arrays: Sequence[Any]) -> list[Any]:
+    """Return the arrays that a phase takes; jvp takes no gy, for which its kernel has a slot."""
+    pairs = zip(phase.slots, arrays, strict=True)
+    return [a for slot, a in pairs if phase.seeds or slot.role != "gy"]

@@ -1,0 +1,360 @@
+"""Graphs whose nodes and edges are distributed over ranks."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._call.indices import (
+    MOST_EDGES,
+    Indices,
+    check_bounds,
+    check_count,
+    check_indices,
+    check_integers,
+)
+from ..graph import Graph
+from ._communicator import Communicator, check_rows
+from ._halo import Halo, Transfer, joined
+
+if TYPE_CHECKING:
+    from ._check import DistributedCheck
+    from ._communicator import Range
+    from ._mpi import Counts, Engine, Values
+
+_CALLER = "Communicator.graph"
+
+
+class DistributedGraph:
+    """Own nodes and edges of a rank in a distributed graph, made by `Communicator.graph`.
+
+    Operators take it in place of `pyops.Graph`, with arrays of the rank's own rows: `num_src`,
+    `num_dst` and `num_edges` are the numbers of these. Each call is collective: it fetches the rows
+    of ghosts, and adds the gradients of ghosts to those of their owners. Inputs whose rows are no
+    nodes or edges, such as parameters, are the same on all ranks, and so are their gradients, which
+    are sums over ranks: the derivatives are those of the sum of the values of all ranks.
+
+    ``local`` is the `pyops.Graph` of the own edges between local nodes: its sources are own rows
+    and ghosts, as `exchange` returns them, its destinations own rows. ``comm`` is the communicator.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        src: Counts,
+        dst: Counts,
+        sources: Nodes,
+        destinations: Nodes,
+        edges: Counts | int,
+    ) -> None:
+        self.comm = comm
+        self._edges = edges
+        self._sources, self._destinations = sources, destinations
+        halo = Halo(comm._engine, sources.ranges, src)
+        first, last = destinations.ranges[comm.rank : comm.rank + 2].tolist()
+        numbers = halo.local(src), dst - first
+        local = comm._together(_CALLER, lambda: Graph(*numbers, halo.size, last - first))
+        self._complete(local, halo, {"num_dst": None, "num_entries": None, "num_edges": None})
+
+    def _complete(self, local: Graph, halo: Halo, axes: dict[str, Halo | None]) -> None:
+        self.local, self._halo = local, halo
+        self._axes = {**axes, "num_src": halo}
+        """How the axes are distributed that are named: None is by own rows alone."""
+        sizes = local._sizes()._replace(num_src=halo.owned)
+        self._own = Graph([], [], sizes.num_src, sizes.num_dst)
+        object.__setattr__(self._own, "_numbers", sizes)
+        self._degrees: Values | None = None
+
+    _here = staticmethod(contextlib.nullcontext)
+
+    @property
+    def nodes(self) -> Counts:
+        """Numbers of the own destination nodes, as given."""
+        return self._destinations.numbers
+
+    @property
+    def sources(self) -> Counts:
+        """Numbers of the own source nodes, as given."""
+        return self._sources.numbers
+
+    @property
+    def places(self) -> Counts:
+        """Number of the row, through all ranks, of each destination node given as owned."""
+        return self._destinations.places
+
+    @property
+    def source_places(self) -> Counts:
+        """Number of the row, through all ranks, of each source node given as owned."""
+        return self._sources.places
+
+    @property
+    def edges(self) -> Counts:
+        """Numbers of the own edges among those that were given, through all ranks."""
+        if isinstance(self._edges, int):
+            return np.arange(self._edges, self._edges + self.num_entries)
+        return self._edges
+
+    @property
+    def num_src(self) -> int:
+        """Number of own source nodes."""
+        return self._halo.owned
+
+    @property
+    def num_dst(self) -> int:
+        """Number of own destination nodes."""
+        return self.local.num_dst
+
+    @property
+    def num_edges(self) -> int:
+        """Number of rows of edge arrays on this rank."""
+        return self.local.num_edges
+
+    @property
+    def num_entries(self) -> int:
+        """Number of entries (source, destination) into own nodes."""
+        return self.local.num_entries
+
+    @property
+    def num_ghosts(self) -> int:
+        """Number of source nodes of other ranks with edges to own nodes."""
+        return len(self._halo.ghosts)
+
+    def __repr__(self) -> str:
+        return (
+            f"DistributedGraph(num_src={self.num_src}, num_dst={self.num_dst}, "
+            f"num_edges={self.num_edges}, num_ghosts={self.num_ghosts}, "
+            f"rank={self.comm.rank}, size={self.comm.size})"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("DistributedGraph: cannot be pickled, as it belongs to a communicator")
+
+    def exchange(self, x: npt.ArrayLike) -> Values:
+        """Return the rows of all local sources: ghosts below, own rows, ghosts above.
+
+        Collective. Its transpose is `accumulate`: the backward pass of each is the other.
+
+        Parameters
+        ----------
+        x : array_like, shape (num_src, ...)
+            Own rows.
+
+        Returns
+        -------
+        array, shape (local.num_src, ...)
+            Rows as the sources of `local` are numbered.
+        """
+        array = self._rows("DistributedGraph.exchange: x", x, self.num_src, "num_src")
+        return self._halo.exchange([array])[0]
+
+    def accumulate(self, full: npt.ArrayLike) -> Values:
+        """Return own rows to which the rows of ghosts on other ranks were added, in rank order.
+
+        Parameters
+        ----------
+        full : array_like, shape (local.num_src, ...)
+            A row for each local source.
+
+        Returns
+        -------
+        array, shape (num_src, ...)
+        """
+        label = "DistributedGraph.accumulate: full"
+        array = self._rows(label, full, self.local.num_src, "local.num_src")
+        return self._halo.accumulate([array.copy()])[0]
+
+    def with_edge_ids(
+        self, edge_ids: npt.ArrayLike, num_edges: int | None = None, *, replicated: bool
+    ) -> DistributedGraph:
+        """Return a graph of the same entries with other edge ids.
+
+        Parameters
+        ----------
+        edge_ids : array_like of int32 or int64, shape (num_entries,)
+            Row of the edge arrays of each entry; ids may repeat.
+        num_edges : int, optional
+            Number of rows of the edge arrays; by default one more than the largest id, on all
+            ranks if the rows are replicated.
+        replicated : bool
+            Whether all ranks have the same rows, such as one for each type of edge, whose gradients
+            are summed over ranks; otherwise each rank has rows of its own.
+        """
+        caller = "DistributedGraph.with_edge_ids"
+
+        def check() -> tuple[Indices, int]:
+            if not isinstance(replicated, (bool, np.bool_)):
+                raise TypeError(f"{caller}: replicated: expected True or False, got {replicated!r}")
+            ids = check_indices(f"{caller}: edge_ids", edge_ids)
+            asked = 1 + int(ids.max(initial=-1)) if num_edges is None else num_edges
+            return ids, check_count(f"{caller}: num_edges", asked, MOST_EDGES)
+
+        same = bool(replicated), num_edges is None
+        ids, rows = self.comm._together(caller, check, lambda _: same)
+        if replicated:
+            most = int(self.comm._engine.gather(np.array([rows])).max())
+            rows = most if num_edges is None else rows
+            self.comm._agree(f"{caller}: num_edges", (rows,))
+        local = self.comm._together(caller, lambda: self.local.with_edge_ids(ids, rows))
+        graph = object.__new__(type(self))
+        graph.comm, graph._edges = self.comm, self._edges
+        graph._sources, graph._destinations = self._sources, self._destinations
+        axes: dict[str, Halo | None] = {"num_dst": None, "num_entries": None}
+        graph._complete(local, self._halo, axes if replicated else {**axes, "num_edges": None})
+        return graph
+
+    def _rows(self, label: str, given: npt.ArrayLike, length: int, name: str) -> Values:
+        """Return an array of this many rows, of the same dtype and width on all ranks."""
+
+        def check() -> Values:
+            array = check_rows(label, given)
+            if len(array) != length:
+                raise ValueError(f"{label}: expected {name}={length} rows, got {len(array)}")
+            return array
+
+        return self.comm._together(label, check, lambda a: (a.dtype.str, a.shape[1:]))
+
+    def _out_shares(self) -> Values:
+        """Return sqrt(local out-degree / out-degree) of each local source, collective at first."""
+        if self._degrees is None:
+            local = np.diff(self.local._index("out_offsets")).astype(np.float64)
+            (own,) = self._halo.accumulate([local.copy()])
+            (whole,) = self._halo.exchange([own])
+            self._degrees = np.sqrt(local / np.maximum(whole, 1))
+        return self._degrees
+
+    def _index(self, name: str) -> Indices:
+        """Return an index array of the own entries, see `Graph`."""
+        return self.local._index(name)
+
+    def _check(self, *arguments: Any) -> DistributedCheck:
+        """Return the check of `pyops.testing.check_gradients` for an operator on this graph."""
+        from ._check import DistributedCheck
+
+        return DistributedCheck(*arguments)
+
+
+class Nodes:
+    """Nodes of one kind: the ranges of ranks, and numbers before and after a partition."""
+
+    def __init__(self, engine: Engine, ranges: Counts, part: Indices | None) -> None:
+        first, last = ranges[engine.rank : engine.rank + 2].tolist()
+        self.ranges, self._before, self._engine = ranges, ranges, engine
+        self.numbers = self.places = np.arange(first, last)
+        self._moved = part is not None
+        if part is not None:
+            counts = np.bincount(part, minlength=engine.size).astype(np.int64)
+            table = engine.gather(counts)
+            self.ranges = joined(table.sum(0))
+            starts = self.ranges[:-1] + table[: engine.rank].sum(0)
+            order = np.argsort(part, kind="stable")
+            within = np.arange(len(part)) - (np.cumsum(counts) - counts)[part[order]]
+            self.places = np.empty_like(self.numbers)
+            self.places[order] = starts[part[order]] + within
+            moved, _ = engine.push(self.numbers[order][:, None], counts)
+            self.numbers = moved[:, 0]
+
+    def renumbered(self, numbers: Counts) -> Counts:
+        """Return the numbers of nodes after the partition."""
+        if not self._moved:
+            return numbers
+        unique, where = np.unique(numbers, return_inverse=True)
+        places = Transfer(self._engine, self._before, unique).fetch(self.places[:, None])
+        found: Counts = places[where, 0]
+        return found
+
+
+def build(
+    comm: Communicator,
+    src: npt.ArrayLike,
+    dst: npt.ArrayLike,
+    owned: Range,
+    owned_src: Range | None,
+    part: npt.ArrayLike | None,
+    part_src: npt.ArrayLike | None,
+) -> DistributedGraph:
+    """See `Communicator.graph`."""
+    engine = comm._engine
+
+    def check() -> tuple[Any, ...]:
+        ends = [check_indices(f"{_CALLER}: {n}", a) for n, a in (("src", src), ("dst", dst))]
+        if len(ends[0]) != len(ends[1]):
+            lengths = f"{len(ends[0])} and {len(ends[1])}"
+            raise ValueError(f"{_CALLER}: src and dst: expected equal lengths, got {lengths}")
+        if owned_src is None and part_src is not None:
+            raise ValueError(f"{_CALLER}: part_src: expected None without owned_src, got parts")
+        own = _check_range("owned", owned), _check_range("owned_src", owned_src or owned)
+        parts = [
+            None if p is None else _check_part(n, p, last - first, comm.size)
+            for (n, p), (first, last) in zip(
+                (("part", part), ("part_src", part_src)), own, strict=True
+            )
+        ]
+        return *(end.astype(np.int64, copy=False) for end in ends), *own, *parts
+
+    given = tuple(a is not None for a in (owned_src, part, part_src))
+    ends_src, ends_dst, own, own_src, parts, parts_src = comm._together(
+        _CALLER, check, lambda _: given
+    )
+    table = engine.gather(np.array([*own, *own_src, len(ends_src)], np.int64))
+    comm._together(_CALLER, lambda: _check_ranges(table))
+    ranges, ranges_src = (np.concatenate([table[:, c], table[-1:, c + 1]]) for c in (0, 2))
+
+    def check_ends() -> None:
+        check_bounds(f"{_CALLER}: src", ends_src, int(ranges_src[-1]), "number of sources")
+        check_bounds(f"{_CALLER}: dst", ends_dst, int(ranges[-1]), "number of destinations")
+        outside = (ends_dst < own[0]) | (ends_dst >= own[1])
+        if parts is None and outside.any():
+            where = int(np.argmax(outside))
+            raise IndexError(
+                f"{_CALLER}: dst: expected own nodes, from {own[0]} to {own[1]}-1, got "
+                f"{ends_dst[where]} at {where}; `part` sends edges to the owners of destinations"
+            )
+
+    comm._together(_CALLER, check_ends)
+    destinations = Nodes(engine, ranges, parts)
+    sources = destinations if owned_src is None else Nodes(engine, ranges_src, parts_src)
+    numbers = sources.renumbered(ends_src), destinations.renumbered(ends_dst)
+    before = int(table[: comm.rank, 4].sum())
+    edges: Counts | int = before
+    if parts is not None:
+        owner = np.searchsorted(destinations.ranges[1:-1], numbers[1], side="right")
+        order = np.argsort(owner, kind="stable")
+        counts = np.bincount(owner, minlength=comm.size).astype(np.int64)
+        rows = np.stack([*numbers, before + np.arange(len(owner))], 1)[order]
+        moved = np.ascontiguousarray(engine.push(rows, counts)[0].T)
+        numbers, edges = (moved[0], moved[1]), moved[2]
+    return DistributedGraph(comm, *numbers, sources, destinations, edges)
+
+
+def _check_range(name: str, value: object) -> Range:
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(f"{_CALLER}: {name}: expected (first, last), got {value!r}")
+    first, last = (check_count(f"{_CALLER}: {name}", end, MOST_EDGES) for end in value)
+    if first > last:
+        raise ValueError(f"{_CALLER}: {name}: expected first <= last, got ({first}, {last})")
+    return first, last
+
+
+def _check_ranges(table: Counts) -> None:
+    """Check that the ranges of the ranks follow each other from 0 on."""
+    for name, column in (("owned", 0), ("owned_src", 2)):
+        before = 0
+        for rank, (first, last) in enumerate(table[:, column : column + 2].tolist()):
+            if first != before:
+                raise ValueError(
+                    f"{_CALLER}: {name}: expected ranges that follow each other in the order of "
+                    f"ranks, from {before} on rank {rank}, got ({first}, {last})"
+                )
+            before = last
+
+
+def _check_part(name: str, part: object, length: int, size: int) -> Indices:
+    label = f"{_CALLER}: {name}"
+    parts = check_integers(label, part)
+    if parts.shape != (length,):
+        raise ValueError(f"{label}: expected shape ({length},), got {parts.shape}")
+    check_bounds(label, parts, size, "number of ranks")
+    return parts

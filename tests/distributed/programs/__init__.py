@@ -1,0 +1,1 @@
+"""Programs that `mpiexec` starts; the tests call their functions by name."""

