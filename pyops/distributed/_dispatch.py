@@ -1,7 +1,8 @@
 """Calls on distributed graphs: rows of ghosts before, sums over ranks after a call on own edges.
 
 What is sent follows from the declaration: an axis of an input or output that the graph names is
-distributed, any other array is replicated.
+distributed, any other array is replicated. Operators on pairs of edges, which take the reverse of
+each, run where the sources of edges belong.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._call.arrays import check_outputs, kind_of, plain
+from .._call.indices import check_bounds, check_indices, check_length, check_wanted
 from ._graph import DistributedGraph
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from .._call.phase import Phase
     from .._call.plan import Plan
     from .._call.types import Array
+    from ._graph import PairedEdges
     from ._halo import Halo
 
 
@@ -38,42 +41,55 @@ def run(
         raise TypeError(f"{phase.caller}: argument {where}: expected an array, got {graph!r}")
     comm = graph.comm
     own = [graph._own, *given[1:]]
-    others = dict(options)
-    plan, arrays = comm._together(
+    others, rows = phase._without_rows(dict(options))
+    plan, arrays, numbers = comm._together(
         phase.caller,
-        lambda: _check(phase, own, others, wanted, out, accumulate),
+        lambda: _check(phase, graph, own, others, rows, wanted, out, accumulate),
         lambda found: _equal(phase, graph, found[1], others, wanted),
     )
-
-    halos = [graph._axes.get(name) for name in inputs_of(phase)]
-    local = _exchanged(graph, halos, [None if a is None else plain(a) for a in arrays])
-    if scaled := _reads_degrees(phase):
-        local = _scaled(graph, halos, local)
-    names = outputs_of(phase)
-    sums = [name not in graph._axes for name in names]
-    target = [graph._axes.get(name) for name in names]
-    kept = [s or t is not None for s, t in zip(sums, target, strict=True)]
+    pairs = graph._pairs() if phase.signature.indexed else None
+    axes = graph._axes if pairs is None else {"num_edges": pairs.halo}
+    names, results = inputs_of(phase), outputs_of(phase)
+    halos, targets = ([axes.get(name) for name in some] for some in (names, results))
+    local = _exchanged(halos, [None if a is None else plain(a) for a in arrays])
+    scaled = _reads_degrees(phase)
+    if scaled:
+        _scale(graph, halos, local)
+    if pairs is not None:
+        _clear(pairs, [a for a, slot in zip(local, phase.slots, strict=True) if slot.role == "gy"])
+    sums = [name not in axes for name in results]
+    kept = [s or t is not None for s, t in zip(sums, targets, strict=True)]
     outs = None if out is None else [None if k else o for k, o in zip(kept, out, strict=True)]
+    exchanged = {} if pairs is None else {n: pairs.exchange(r) for n, r in numbers.items()}
 
     def compute() -> tuple[Array | None, ...]:
-        arguments = graph.local, *_without_seeds(phase, local)
-        return phase.run(arguments, others, wanted, outs, accumulate)
+        if pairs is None:
+            here, numbered = graph.local, {}
+        else:
+            label = f"{phase.caller}: "
+            here = pairs.graph
+            numbered = {n: pairs.local(label + n, r) for n, r in exchanged.items()}
+        arguments = here, *_without_seeds(phase, local)
+        return phase.run(arguments, {**others, **numbered}, wanted, outs, accumulate)
 
     late = any(k and shape is not None for k, shape in zip(kept, plan.outputs, strict=True))
     found: list[Any] = [*(comm._together(phase.caller, compute) if late else compute())]
     if scaled:
-        found = _scaled(graph, target, found)
-    for halo in dict.fromkeys(t for t in target if t is not None):
-        places = [i for i, t in enumerate(target) if t is halo and found[i] is not None]
+        _scale(graph, targets, found)
+    if pairs is not None:
+        rows_of_y = ["dgy", "y"]
+        _clear(pairs, [a for a, n in zip(found, phase.outputs, strict=True) if n in rows_of_y])
+    for halo in dict.fromkeys(t for t in targets if t is not None):
+        places = [i for i, t in enumerate(targets) if t is halo and found[i] is not None]
         if places:
-            for i, rows in zip(places, halo.accumulate([found[i] for i in places]), strict=True):
-                found[i] = rows
+            for i, total in zip(places, halo.accumulate([found[i] for i in places]), strict=True):
+                found[i] = total
     _sum(graph, found, sums)
     if out is not None:
-        for i, target_array in enumerate(out):
-            if target_array is not None and kept[i]:
-                target_array[...] = target_array + found[i] if accumulate else found[i]
-                found[i] = target_array
+        for i, given_out in enumerate(out):
+            if given_out is not None and kept[i]:
+                given_out[...] = given_out + found[i] if accumulate else found[i]
+                found[i] = given_out
     return tuple(found)
 
 
@@ -91,25 +107,39 @@ def outputs_of(phase: Phase) -> tuple[str, ...]:
 
 def _check(
     phase: Phase,
+    graph: DistributedGraph,
     own: Sequence[object],
     options: Mapping[str, object],
+    rows: Mapping[str, object],
     wanted: Collection[str] | None,
     out: Sequence[object] | None,
     accumulate: bool,
-) -> tuple[Plan, Sequence[Any]]:
-    """Check the arguments of this rank; return the plan of its own rows, and an array a slot."""
-    if phase.signature.indexed:
-        raise TypeError(
-            f"{phase.caller}: graph: expected pyops.Graph, got a distributed graph, which has "
-            "no pairs of edges"
+) -> tuple[Plan, Sequence[Any], dict[str, Any]]:
+    """Check the arguments of this rank; return the plan, an array a slot, and row numbers."""
+    signature, caller = phase.signature, phase.caller
+    if signature.indexed and graph._sources is not graph._destinations:
+        raise ValueError(
+            f"{caller}: graph: expected the same nodes as sources and destinations, got a graph "
+            "with owned_src"
         )
+    if signature.indexed and graph.local._ids is not None:
+        raise ValueError(f"{caller}: graph: expected a row for each edge, got one with edge ids")
     plan = phase._plan(own, {**options}, wanted)
     if plan is None:
         kinds = ", ".join(kind_of(a) for a in own[1:] if a is not None)
-        raise TypeError(f"{phase.caller}: expected NumPy arrays with this graph, got {kinds}")
+        raise TypeError(f"{caller}: expected NumPy arrays with this graph, got {kinds}")
     if out is not None or accumulate is not False:
-        check_outputs(phase.caller, phase.labels, plan.outputs, plan.dtype, out, accumulate)
-    return plan, phase._split(own)[1]
+        check_outputs(caller, phase.labels, plan.outputs, plan.dtype, out, accumulate)
+    numbers = {}
+    for name, length in plan.indexed.items():
+        label, option = f"{caller}: {name}", signature.indexed[name]
+        check_wanted(label, option, rows.get(name), length is not None)
+        if length is not None:
+            found = check_indices(label, rows[name])
+            check_length(label, option, len(found), length)
+            check_bounds(label, found, int(graph._edges.ranges[-1]), "number of edges", -1)
+            numbers[name] = found.astype(np.int64)
+    return plan, phase._split(own)[1], numbers
 
 
 def _equal(
@@ -128,9 +158,7 @@ def _equal(
     return phase.kernel, shapes, sorted(options.items()), names
 
 
-def _exchanged(
-    graph: DistributedGraph, halos: Sequence[Halo | None], arrays: list[Any]
-) -> list[Any]:
+def _exchanged(halos: Sequence[Halo | None], arrays: list[Any]) -> list[Any]:
     """Extend the arrays by the rows of ghosts, all arrays in one message for each neighbour."""
     for halo in dict.fromkeys(h for h in halos if h is not None):
         places = [i for i, h in enumerate(halos) if h is halo and arrays[i] is not None]
@@ -158,13 +186,19 @@ def _reads_degrees(phase: Phase) -> bool:
     return "out_offsets" in phase.signature.reads.get("forward", "").split()
 
 
-def _scaled(graph: DistributedGraph, halos: Sequence[Halo | None], arrays: list[Any]) -> list[Any]:
+def _scale(graph: DistributedGraph, halos: Sequence[Halo | None], arrays: Sequence[Any]) -> None:
     """Scale the rows of sources from the normalisation by local out-degrees to that by all."""
     shares = graph._out_shares()
     for halo, array in zip(halos, arrays, strict=True):
         if halo is graph._halo and array is not None:
             array *= shares.astype(array.dtype).reshape(-1, *[1] * (array.ndim - 1))
-    return arrays
+
+
+def _clear(pairs: PairedEdges, arrays: Sequence[Any]) -> None:
+    """Set to zero the rows of edges that other ranks compute."""
+    for array in arrays:
+        if array is not None:
+            array[pairs.others] = 0
 
 
 def _without_seeds(phase: Phase, arrays: Sequence[Any]) -> list[Any]:

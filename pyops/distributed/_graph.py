@@ -19,6 +19,7 @@ from .._call.indices import (
 from ..graph import Graph
 from ._communicator import Communicator, check_rows
 from ._halo import Halo, Transfer, joined
+from ._mpi import segments
 
 if TYPE_CHECKING:
     from ._check import DistributedCheck
@@ -48,7 +49,7 @@ class DistributedGraph:
         dst: Counts,
         sources: Nodes,
         destinations: Nodes,
-        edges: Counts | int,
+        edges: Edges,
     ) -> None:
         self.comm = comm
         self._edges = edges
@@ -67,6 +68,7 @@ class DistributedGraph:
         self._own = Graph([], [], sizes.num_src, sizes.num_dst)
         object.__setattr__(self._own, "_numbers", sizes)
         self._degrees: Values | None = None
+        self._paired: PairedEdges | None = None
 
     _here = staticmethod(contextlib.nullcontext)
 
@@ -93,9 +95,12 @@ class DistributedGraph:
     @property
     def edges(self) -> Counts:
         """Numbers of the own edges among those that were given, through all ranks."""
-        if isinstance(self._edges, int):
-            return np.arange(self._edges, self._edges + self.num_entries)
-        return self._edges
+        return self._edges.numbers
+
+    @property
+    def edge_places(self) -> Counts:
+        """Number of the row, through all ranks, of each edge that this rank has given."""
+        return self._edges.places
 
     @property
     def num_src(self) -> int:
@@ -225,6 +230,12 @@ class DistributedGraph:
             self._degrees = np.sqrt(local / np.maximum(whole, 1))
         return self._degrees
 
+    def _pairs(self) -> PairedEdges:
+        """Return the own edges and those out of own nodes, collective at first."""
+        if self._paired is None:
+            self._paired = PairedEdges(self)
+        return self._paired
+
     def _index(self, name: str) -> Indices:
         """Return an index array of the own entries, see `Graph`."""
         return self.local._index(name)
@@ -234,6 +245,58 @@ class DistributedGraph:
         from ._check import DistributedCheck
 
         return DistributedCheck(*arguments)
+
+
+class PairedEdges:
+    """Own edges and copies of those out of own nodes, for sums over the edges into a source.
+
+    The rank that owns the source of an edge has all edges into it. There the row of the edge is
+    computed, and sent to the owner of the edge.
+    """
+
+    def __init__(self, graph: DistributedGraph) -> None:
+        engine, halo, local = graph.comm._engine, graph._halo, graph.local
+        (numbers,) = halo.exchange([np.arange(halo.first, halo.last)])
+        src, dst = numbers[local.src], halo.first + local.dst.astype(np.int64)
+        ranges = graph._edges.ranges
+        edges = np.arange(*ranges[engine.rank : engine.rank + 2])
+        owners = np.searchsorted(graph._sources.ranges[1:-1], src, side="right")
+        cut = np.flatnonzero(owners != engine.rank)
+        cut = cut[np.argsort(owners[cut], kind="stable")]
+        counts = np.bincount(owners[cut], minlength=engine.size).astype(np.int64)
+        rows, _ = engine.push(np.stack([edges, src, dst], 1)[cut], counts)
+        rows = rows[np.argsort(rows[:, 0])]
+        self.halo = Halo(engine, ranges, rows[:, 0])
+        below = self.halo.below
+        ends = [
+            np.concatenate([rows[:below, c], own, rows[below:, c]])
+            for c, own in ((1, src), (2, dst))
+        ]
+        nodes = np.unique(np.concatenate(ends))
+        src, dst = (np.searchsorted(nodes, end) for end in ends)
+        self.graph = Graph(src, dst, len(nodes))
+        self.others = np.flatnonzero((ends[0] < halo.first) | (ends[0] >= halo.last))
+        """Edges whose sources belong to other ranks."""
+
+    def exchange(self, rows: Counts) -> Counts:
+        """Return row numbers of all edges here, given those of the own ones."""
+        (found,) = self.halo.exchange([rows])
+        return found
+
+    def local(self, label: str, given: Counts) -> Counts:
+        """Return rows of the edges here, for row numbers through all ranks."""
+        halo = self.halo
+        inside = (given >= halo.first) & (given < halo.last)
+        ghost = np.isin(given, halo.ghosts)
+        wrong = (given >= 0) & ~inside & ~ghost
+        if wrong.any():
+            raise ValueError(
+                f"{label}: expected the reverse of an edge to run from its destination to its "
+                f"source, got {given[wrong][0]}, which does not"
+            )
+        found = np.full(len(given), -1)
+        found[given >= 0] = halo.local(given[given >= 0])
+        return found
 
 
 class Nodes:
@@ -264,6 +327,45 @@ class Nodes:
         places = Transfer(self._engine, self._before, unique).fetch(self.places[:, None])
         found: Counts = places[where, 0]
         return found
+
+
+class Edges:
+    """Numbers of edges before and after they were sent to the owners of their destinations."""
+
+    def __init__(self, engine: Engine, lengths: Counts) -> None:
+        self._engine, self.ranges = engine, joined(lengths)
+        self._moved: tuple[Counts, Counts] | None = None
+
+    @property
+    def numbers(self) -> Counts:
+        """Numbers, as given through all ranks, of the edges that this rank has."""
+        return self._given() if self._moved is None else self._moved[0]
+
+    @property
+    def places(self) -> Counts:
+        """Row, through all ranks, of each edge that this rank has given."""
+        return self._given() if self._moved is None else self._moved[1]
+
+    def _given(self) -> Counts:
+        return np.arange(*self.ranges[self._engine.rank : self._engine.rank + 2])
+
+    def moved(self, src: Counts, dst: Counts, owners: Counts) -> tuple[Counts, Counts]:
+        """Send each edge to the rank in whose range its destination is; return the own ends."""
+        engine = self._engine
+        to = np.searchsorted(owners[1:-1], dst, side="right")
+        order = np.argsort(to, kind="stable")
+        counts = np.bincount(to, minlength=engine.size).astype(np.int64)
+        rows, received = engine.push(np.stack([src, dst, self.numbers], 1)[order], counts)
+        self.ranges = joined(engine.gather(np.array([len(rows)]))[:, 0])
+        first, last = self.ranges[engine.rank : engine.rank + 2].tolist()
+        answer = np.empty((len(src), 1), np.int64)
+        here = np.arange(first, last)[:, None]
+        engine.exchange(here, segments(received), answer, segments(counts))
+        places = np.empty(len(src), np.int64)
+        places[order] = answer[:, 0]
+        own = np.ascontiguousarray(rows.T)
+        self._moved = own[2], places
+        return own[0], own[1]
 
 
 def build(
@@ -317,15 +419,9 @@ def build(
     destinations = Nodes(engine, ranges, parts)
     sources = destinations if owned_src is None else Nodes(engine, ranges_src, parts_src)
     numbers = sources.renumbered(ends_src), destinations.renumbered(ends_dst)
-    before = int(table[: comm.rank, 4].sum())
-    edges: Counts | int = before
+    edges = Edges(engine, table[:, 4])
     if parts is not None:
-        owner = np.searchsorted(destinations.ranges[1:-1], numbers[1], side="right")
-        order = np.argsort(owner, kind="stable")
-        counts = np.bincount(owner, minlength=comm.size).astype(np.int64)
-        rows = np.stack([*numbers, before + np.arange(len(owner))], 1)[order]
-        moved = np.ascontiguousarray(engine.push(rows, counts)[0].T)
-        numbers, edges = (moved[0], moved[1]), moved[2]
+        numbers = edges.moved(*numbers, destinations.ranges)
     return DistributedGraph(comm, *numbers, sources, destinations, edges)
 
 

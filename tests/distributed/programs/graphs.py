@@ -40,6 +40,8 @@ def moved():
         own_x, own_e = comm.take(x[first:last], graph.nodes), comm.take(e[given], graph.edges)
         assert (own_x == x[graph.nodes]).all()
         assert (own_e == e[graph.edges]).all()
+        assert (comm.take(own_e, graph.edge_places) == e[given]).all()
+        assert (pyops.edge_to_edge(graph, own_e) == pyops.edge_to_edge(whole, e)[graph.edges]).all()
         for reduce in "sum", "max":
             y = pyops.aggregate(graph, own_x, own_e, own=own_x, reduce=reduce)
             expected = pyops.aggregate(whole, x, e, own=x, reduce=reduce)
@@ -289,8 +291,17 @@ def refusals():
         comm.take(x, [10 * comm.size if mine else 0])
     with refused(TypeError, f"{at}DistributedGraph.with_edge_ids: replicated: expected"):
         graph.with_edge_ids(np.zeros(10, int), replicated=None if mine else True)
-    with refused(TypeError, "edge_to_edge: graph: expected pyops.Graph, got a distributed graph"):
-        pyops.edge_to_edge(graph, e)
+    typed = graph.with_edge_ids(np.zeros(10, int), 10, replicated=False)
+    with refused(ValueError, "edge_to_edge: graph: expected a row for each edge"):
+        pyops.edge_to_edge(typed, e)
+    bipartite = comm.graph(src, dst, owned=own, owned_src=own)
+    with refused(ValueError, "edge_to_edge: graph: expected the same nodes as sources"):
+        pyops.edge_to_edge(bipartite, e)
+    with refused(IndexError, f"{at}edge_to_edge: reverse: expected indices from -1"):
+        reverse = np.full(10, 10 * comm.size if mine else -1)
+        pyops.edge_to_edge(graph, e, exclude="image", reverse=reverse)
+    with refused(ValueError, "edge_to_edge: reverse: expected"):
+        pyops.edge_to_edge(graph, e, exclude="image", reverse=np.full(10, 0))
     with refused(ValueError, "partition: method: expected 'metis' or 'coordinates', got 'random'"):
         partition(graph, 2, method="random")
     with refused(ValueError, "partition: coordinates: expected the coordinates"):

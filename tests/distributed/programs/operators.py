@@ -9,7 +9,7 @@ import pyops
 from pyops.distributed import Communicator, _dispatch
 
 from ...support import cases
-from .shares import Shares
+from .shares import shared_problem
 
 TOLERANCES = {np.float64: 1e-12, np.float32: 2e-5}
 
@@ -22,17 +22,11 @@ def first_axes(op, phase):
 
 
 def compare(comm, case, seed):
-    rng = np.random.default_rng(seed)
-    problem = case.problem(seed=seed)
-    shares = Shares(comm, problem.graph, rng)
-    names = dict.fromkeys(problem.arrays)
-    for name in names:
-        names[name] = problem.rows(name)
-    own = {n: shares.of(names[n], a) for n, a in problem.arrays.items()}
+    problem, shares = shared_problem(comm, case, seed)
+    own = shares.of_problem(problem)
     for dtype, tolerance in TOLERANCES.items():
         whole = problem.map(lambda a, dtype=dtype: a.astype(dtype))
-        part = problem.having(**own).map(lambda a, dtype=dtype: a.astype(dtype))
-        part = cases.replace(part, graph=shares.graph)
+        part = own.map(lambda a, dtype=dtype: a.astype(dtype))
         for phase in cases.PHASES:
             expected, got = whole.run(phase), part.run(phase)
             sizes = [np.abs(a).max(initial=0) for a in expected if a is not None]
@@ -50,7 +44,8 @@ def compare(comm, case, seed):
 def every(some):
     comm = Communicator()
     plain = [c for c in some if cases.OPERATORS[c.op].signature.has_graph]
-    plain = [c for c in plain if not cases.OPERATORS[c.op].signature.indexed]
+    shared = "shared edges", "edges without entries"
+    plain = [c for c in plain if c.op not in cases.PAIRED or c.graph not in shared]
     for number, case in enumerate(plain):
         compare(comm, case, number)
     if comm.rank == 0:
@@ -70,10 +65,8 @@ def outputs():
     """`out` and `accumulate` write and add to own rows."""
     comm = Communicator()
     for name in "gat", "gno_conv", "aggregate", "degree_normalised":
-        problem = cases.representative(name).problem()
-        shares = Shares(comm, problem.graph, np.random.default_rng(0))
-        own = {n: shares.of(problem.rows(n), a) for n, a in problem.arrays.items()}
-        part = cases.replace(problem.having(**own), graph=shares.graph)
+        problem, shares = shared_problem(comm, cases.representative(name), 0)
+        part = shares.of_problem(problem)
         for phase in "backward", "double_backward":
             expected = part.run(phase)
             for accumulate in False, True:
@@ -96,10 +89,8 @@ def attention():
     """Attention weights are in the order of the own entries."""
     comm = Communicator()
     for name in "gat", "gat_v2", "transformer_conv":
-        problem = cases.representative(name).problem()
-        shares = Shares(comm, problem.graph, np.random.default_rng(1))
-        own = {n: shares.of(problem.rows(n), a) for n, a in problem.arrays.items()}
-        part = cases.replace(problem.having(**own), graph=shares.graph)
+        problem, shares = shared_problem(comm, cases.representative(name), 1)
+        part = shares.of_problem(problem)
         _, whole = problem.run("forward", return_attention=True)
         y, alpha = part.run("forward", return_attention=True)
         assert np.allclose(alpha, shares.of("num_entries", whole), 1e-13, 1e-13)
@@ -112,19 +103,13 @@ def gradients():
     names = [n for n, op in cases.OPERATORS.items() if op.signature.has_graph]
     for name in names:
         op = cases.OPERATORS[name]
-        if op.signature.indexed:
-            continue
-        problem = cases.representative(name).problem()
+        problem, shares = shared_problem(comm, cases.representative(name), 2)
         if name == "aggregate":
             problem = cases.replace(problem, options={"reduce": "mean"})
-        shares = Shares(comm, problem.graph, np.random.default_rng(2))
-        own = {n: shares.of(problem.rows(n), a) for n, a in problem.arrays.items()}
-        part = cases.replace(problem.having(**own), graph=shares.graph)
+        part = shares.of_problem(problem)
         pyops.testing.check_gradients(op, *part.arguments("forward"), **part.options, rng=None)
-    problem = cases.representative("gno_conv").problem()
-    shares = Shares(comm, problem.graph, np.random.default_rng(3))
-    own = {n: shares.of(problem.rows(n), a) for n, a in problem.arrays.items()}
-    part = cases.replace(problem.having(**own), graph=shares.graph)
+    problem, shares = shared_problem(comm, cases.representative("gno_conv"), 3)
+    part = shares.of_problem(problem)
     right, _dispatch._sum = _dispatch._sum, lambda *_: None
     if comm.size > 1:
         with pytest.raises(AssertionError, match="by input 2"):

@@ -1,7 +1,10 @@
 """Shares of the ranks in a whole graph, which every rank has for comparison alone."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from pyops import Graph
 from pyops.distributed import Communicator
 
 
@@ -16,15 +19,21 @@ def cuts(rng, length, size):
 class Shares:
     """A distributed copy of a graph, and the rows of this rank in arrays of the whole graph."""
 
-    def __init__(self, comm: Communicator, graph, rng):
+    def __init__(self, comm: Communicator, graph, rng, square=False):
         self.comm = comm
         ranges = {n: cuts(rng, getattr(graph, n), comm.size) for n in ("num_src", "num_dst")}
+        if square:
+            ranges["num_src"] = ranges["num_dst"]
         own = {n: tuple(r[comm.rank : comm.rank + 2].tolist()) for n, r in ranges.items()}
         first, last = own["num_dst"]
         entries = np.flatnonzero((graph.dst >= first) & (graph.dst < last))
+        sources = None if square else own["num_src"]
         self.graph = comm.graph(
-            graph.src[entries], graph.dst[entries], owned=own["num_dst"], owned_src=own["num_src"]
+            graph.src[entries], graph.dst[entries], owned=own["num_dst"], owned_src=sources
         )
+        owners = np.searchsorted(ranges["num_dst"][1:-1], graph.dst, side="right")
+        self.places = np.empty(graph.num_entries, int)
+        self.places[np.argsort(owners, kind="stable")] = np.arange(graph.num_entries)
         self.rows = {n: np.arange(*r) for n, r in own.items()}
         self.rows |= {"num_entries": entries, "num_edges": entries}
         if graph._ids is not None:
@@ -37,3 +46,23 @@ class Shares:
         if array is None or name not in self.rows:
             return array
         return np.ascontiguousarray(array[self.rows[name]])
+
+    def of_problem(self, problem):
+        """Return the problem with the own rows of its arrays, and the reverses of own edges."""
+        arrays = {n: self.of(problem.rows(n), a) for n, a in problem.arrays.items()}
+        options = dict(problem.options)
+        for name in problem.op.signature.indexed:
+            if options.get(name) is not None:
+                given = np.asarray(options[name])[self.rows["num_edges"]]
+                options[name] = np.where(given >= 0, self.places[given], -1)
+        return replace(problem.having(**arrays), graph=self.graph, options=options)
+
+
+def shared_problem(comm, case, seed):
+    """Return a problem on one rank, and its shares."""
+    problem = case.problem(seed=seed)
+    paired = bool(problem.op.signature.indexed)
+    if paired and problem.graph.num_src != problem.graph.num_dst:
+        graph, nodes = problem.graph, max(problem.graph.num_src, problem.graph.num_dst)
+        problem = case.problem(Graph(graph.src, graph.dst, nodes), seed=seed)
+    return problem, Shares(comm, problem.graph, np.random.default_rng(seed), paired)
