@@ -200,13 +200,14 @@ def _check_launcher(mpi: Any) -> None:
 def _end_together(mpi: Any) -> None:
     """End all ranks if one ends by an exception, or while others wait for it."""
     atexit.unregister(_leave)
-    atexit.register(_leave, mpi)
+    process = os.getpid()
+    atexit.register(_leave, mpi, process)
     if getattr(sys.excepthook, "ends_ranks", False):
         return
     previous = sys.excepthook
 
     def abort(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if mpi.Is_finalized():
+        if mpi.Is_finalized() or os.getpid() != process:  # a forked child is no rank
             previous(kind, error, trace)
             return
         _say(mpi, "ends all ranks by an exception:")
@@ -217,9 +218,9 @@ def _end_together(mpi: Any) -> None:
     sys.excepthook = abort
 
 
-def _leave(mpi: Any) -> None:
+def _leave(mpi: Any, process: int) -> None:
     """Wait at the end of the program until all ranks have ended."""
-    if mpi.Is_finalized():
+    if mpi.Is_finalized() or os.getpid() != process:
         return
     waiting = {engine: engine.farewell() for engine in _open}
     while waiting:

@@ -71,11 +71,12 @@ def test_calls(mpi, ranks, function):
     passes(mpi, ranks, "operators", function)
 
 
-GRAPHS = ["moved", "bipartite_moved", "transposed", "messages", "edge_ids", "sums", "memory"]
+GRAPHS = ["moved", "bipartite_moved", "transposed", "messages", "edge_ids"]
+GRAPHS += ["sums", "memory", "forks", "refusals"]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-@pytest.mark.parametrize("function", [*GRAPHS, "refusals"])
+@pytest.mark.parametrize("function", GRAPHS)
 def test_distribution(mpi, ranks, function):
     passes(mpi, ranks, "graphs", function)
 

@@ -338,6 +338,20 @@ def memory():
     assert pyops.aggregate.backward(*args)[0].shape == x.shape
 
 
+def forks():
+    """Forked children call operators; as those of multiprocessing they end by `os._exit`."""
+    comm = Communicator()
+    ends = comm.rank * 10 + np.arange(20).reshape(2, 10) // 2
+    graph = comm.graph(*ends, owned=(comm.rank * 10, comm.rank * 10 + 10))
+    x = np.ones((10, 3))
+    y = pyops.aggregate(graph, x)
+    for _ in range(20):
+        if os.fork() == 0:
+            os._exit(int((pyops.aggregate(graph.local, x) != y).any()))
+        assert os.wait()[1] == 0
+        assert (pyops.aggregate(graph, x) == y).all()
+
+
 def threads():
     """Ranks of a machine share its processors, unless told otherwise."""
     before = pyops.get_num_threads()
