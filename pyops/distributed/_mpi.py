@@ -27,6 +27,8 @@ _MOST = 2**30
 """Elements of an allreduce; MPI before version 4 counts in int32."""
 _TURNS, _NAP = 100, 2e-5
 """Times that a rank tests for messages before it sleeps between tests, and these seconds."""
+_FORWARDING = 0.3
+"""Seconds in which the launcher forwards the last message, which an abort may discard."""
 _LAUNCHERS = {
     "PMI_SIZE": "MPICH or Intel MPI",
     "OMPI_COMM_WORLD_SIZE": "Open MPI",
@@ -241,4 +243,5 @@ def _abort(mpi: Any) -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
+    time.sleep(_FORWARDING)
     mpi.COMM_WORLD.Abort(1)
