@@ -35,7 +35,7 @@ from functools import cache
 from pathlib import Path
 
 FRAMEWORKS = {"torch", "jax", "cupy"}
-OPTIONAL = FRAMEWORKS | {"ase", "matplotlib", "meshio", "neuralop", "networkx", "scipy"}
+OPTIONAL = FRAMEWORKS | {"ase", "matplotlib", "meshio", "mpi4py", "neuralop", "networkx", "scipy"}
 OPTIONAL |= {"threadpoolctl", "torch_geometric"}
 """Packages without which a block is skipped."""
 RUN = {"python", "pycon", "fortran", "c", "sh"}
