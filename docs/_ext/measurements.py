@@ -13,7 +13,7 @@ from docstrings import title, write_changed
 from operators import table
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.append(str(ROOT))
 
 from benchmarks import report  # noqa: E402 (found by the path)
 from benchmarks.cases import PHASES, Case  # noqa: E402
