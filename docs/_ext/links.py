@@ -52,9 +52,8 @@ def broken(path: Path, link: str) -> bool:
 
 def main(folder: Path) -> int:
     """Print the broken links of all pages."""
-    pages = [
-        p for p in sorted(folder.rglob("*.html")) if "fortran" not in p.relative_to(folder).parts
-    ]
+    others = {folder / "_static", folder / "fortran"}
+    pages = [page for page in folder.rglob("*.html") if others.isdisjoint(page.parents)]
     found = [
         (p.relative_to(folder), link) for p in pages for link in read(p).links if broken(p, link)
     ]
