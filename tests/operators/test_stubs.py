@@ -30,6 +30,7 @@ LAYERS = [
     for node in ast.parse((PACKAGE / "torch" / "nn" / "__init__.py").read_text()).body
     if isinstance(node, ast.ImportFrom)
     for alias in node.names
+    if alias.asname == alias.name
 ]
 HEAD = """\
 from typing import Any

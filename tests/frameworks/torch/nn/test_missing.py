@@ -4,8 +4,10 @@ import re
 
 import pytest
 
-import pyops.torch.nn
-from pyops.torch.nn import _missing
+pytest.importorskip("torch")
+
+import pyops.torch.nn  # noqa: E402
+from pyops.torch.nn import _missing  # noqa: E402
 
 
 @pytest.mark.parametrize("name", [*_missing.REPLACEMENTS, "PNAConv", "nothing"])
