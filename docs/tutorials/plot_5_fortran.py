@@ -63,7 +63,8 @@ start = pyops.blocks.pack_gno(
     b_v=np.zeros(1),
 ).astype("<f4")
 
-folder = Path(tempfile.mkdtemp())
+temporary = tempfile.TemporaryDirectory()  # removed at the end of the program
+folder = Path(temporary.name)
 weights, results = folder / "weights.bin", folder / "results.txt"
 start.tofile(weights)
 print(f"{start.size} weights, {weights.stat().st_size} bytes")
