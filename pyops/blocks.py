@@ -1,9 +1,10 @@
 """Parameter blocks: several tensors packed into the one vector that a kernel reads.
 
 All functions take NumPy arrays, PyTorch tensors or JAX arrays and return the same kind. They are
-differentiable, and the layouts are those of the operators. More than half of the module
-is documentation.
+differentiable, and the layouts are those of the operators.
 """
+
+# More than half of the module is documentation.
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ def radius_graph(
     -------
     graph : Graph
     vectors : array, shape (num_edges, 3)
-        ``positions[src] - positions[dst] + offsets``, differentiable by positions and cell.
+        ``positions[src] - positions[dst] + offsets``, an array without derivative: to
+        differentiate, compute it again from positions and cell.
     offsets : array, shape (num_edges, 3)
         Offset of the source's image, 0 without a cell.
     reverse : array of int64, shape (num_edges,)

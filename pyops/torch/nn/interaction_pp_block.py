@@ -133,6 +133,12 @@ class InteractionPPBlock(torch.nn.Module):
             Vectors from the destination of each edge to its source.
         graph : pyops.torch.Graph
             The edges j -> i; the triplets are all pairs of edges k -> j and j -> i with k != i.
+
+        Notes
+        -----
+        In a periodic cell shorter than about twice the cutoff, k != i leaves out other images of i
+        too, and the energy of an atom depends on the size of the cell. Call
+        `pyops.torch.dimenet_aggregate` with ``exclude="image"`` there.
         """
         for name in "lin_sbf1", "lin_sbf2":
             layer = getattr(self, name)
