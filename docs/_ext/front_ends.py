@@ -1,12 +1,16 @@
 """Writes the pages of modules that import PyTorch, JAX or CuPy, from their sources.
 
-The build needs none of them: docstrings and signatures are read from the syntax trees.
+The build needs none of them: docstrings and signatures are read from the syntax trees, those of
+functions that are made at run time from these.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import importlib
+import inspect
+import re
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
@@ -31,6 +35,9 @@ MODULES = (
     "pyops.compat.pylibcugraphops.pytorch",
     "pyops.compat.pylibcugraphops.pytorch.operators",
 )
+
+NUMPY = "pyops.compat.pylibcugraphops.operators"
+"""Module that needs no framework, so that it can be imported."""
 
 
 def source(module: str) -> Path:
@@ -79,6 +86,13 @@ def call(node: ast.FunctionDef) -> str:
     return f"({text.removeprefix('self').removeprefix(', ')})"
 
 
+def unannotated(signature: inspect.Signature) -> str:
+    """Return the parameters without annotations."""
+    shown = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    text = str(signature.replace(parameters=shown, return_annotation=signature.empty))
+    return re.sub(r"<(\w+\.\w+): [^>]*>", r"\1", text)  # members of enumerations
+
+
 def is_property(node: ast.FunctionDef) -> bool:
     """Return whether a method is read as an attribute."""
     return any(ast.unparse(decorator) == "property" for decorator in node.decorator_list)
@@ -94,6 +108,12 @@ def described(name: str, defining: str) -> str:
         signature = call(methods["__init__"]) if constructed and "__init__" in methods else ""
     elif isinstance(node, ast.FunctionDef):
         kind, methods, signature = "function", {}, call(node)
+    elif defining.startswith(NUMPY):  # made at run time
+        made = getattr(importlib.import_module(defining), name)
+        if not callable(made):
+            return f".. py:data:: {name}\n\n"
+        kind, methods, signature = "function", {}, unannotated(inspect.signature(made))
+        node = ast.parse(f"def {name}():\n    {made.__doc__!r}").body[0]
     else:
         return f".. py:data:: {name}\n\n"
     text = f".. py:{kind}:: {name}{signature}\n\n"
