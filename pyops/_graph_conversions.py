@@ -56,6 +56,10 @@ def compressed(matrix: SparseMatrix) -> tuple[Indices, Indices, int]:
     return rows.indptr, rows.indices, matrix.shape[1]
 
 
+FEW_CELLS, MANY_NODES = 10, 27
+"""So few rows of so many columns are columns of cells, which would give a wrong graph."""
+
+
 def neighbours_in(cells: object) -> tuple[Indices, Indices]:
     """Return all pairs of different nodes that share a cell, in both directions, once each."""
     keys = [np.empty(0, np.int64)]
@@ -68,6 +72,11 @@ def neighbours_in(cells: object) -> tuple[Indices, Indices]:
         if nodes.ndim != 2:
             expected = "(num_cells, nodes_of_cell)"
             raise ValueError(f"{label}: expected shape {expected}, got {nodes.shape}")
+        if nodes.shape[0] <= FEW_CELLS and nodes.shape[1] > MANY_NODES:
+            raise ValueError(
+                f"{label}: expected shape (num_cells, nodes_of_cell), got {nodes.shape}: pass the "
+                "transpose of an array that has a column for each cell"
+            )
         count = nodes.shape[1]
         nodes = check_indices(label, nodes.reshape(-1)).reshape(-1, count).astype(np.int64)
         if nodes.min(initial=0) < 0:

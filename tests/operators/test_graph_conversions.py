@@ -88,6 +88,7 @@ REFUSED = [
     (Graph.from_cells, 3, TypeError, "cells: expected arrays of nodes, got int"),
     (Graph.from_cells, [[0, 1], [2]], ValueError, r"cells\[0\]: expected cells of as many nodes"),
     (Graph.from_cells, np.arange(3), ValueError, r"cells\[0\]: expected shape"),
+    (Graph.from_cells, np.arange(84).reshape(3, 28), ValueError, "pass the transpose"),
     (Graph.from_cells, [[0, -1]], IndexError, r"cells\[0\]: expected nodes >= 0, got -1"),
     (Graph.from_cells, [[0.0, 1.0]], TypeError, r"cells\[0\]"),
     (Graph.from_cells, [[0, 2**40]], OverflowError, r"cells\[0\]: expected nodes below"),

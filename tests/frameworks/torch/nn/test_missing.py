@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-import pyops.torch.nn  # noqa: E402
-from pyops.torch.nn import _missing  # noqa: E402
+import pyops.torch.nn
+from pyops.torch.nn import _missing
 
 
 @pytest.mark.parametrize("name", [*_missing.REPLACEMENTS, "PNAConv", "nothing"])
