@@ -139,11 +139,8 @@ class Check:
             inputs = op.arguments(tuple(inputs), options)
         start = sum(1 for a in inputs[:1] if a is not None and not isinstance(a, np.ndarray))
         self.op, self.graph, self.options = op, inputs[:start], options
-        self.inputs: list[Array | None] = [
-            None if a is None else check_array(f"check_gradients: input {i}", a).astype(np.float64)
-            for i, a in enumerate(inputs[start:])
-        ]
         self.step, self.rng = step, rng
+        self.inputs = self.arrays(inputs[start:])
         self.name = getattr(op, "__name__", type(op).__name__)
         values = _each(self.call(op.__call__, *self.inputs))
         for y in values:
@@ -156,6 +153,13 @@ class Check:
             self.inputs += [None] * (len(gradients) - len(self.inputs))
         self.checked("backward", gradients, self.inputs)
         self.h = [None if a is None else self.random(a, i) for i, a in enumerate(self.inputs)]
+
+    def arrays(self, inputs: Sequence[object]) -> list[Array | None]:
+        """Return the inputs as arrays of float64."""
+        return [
+            None if a is None else check_array(f"check_gradients: input {i}", a).astype(np.float64)
+            for i, a in enumerate(inputs)
+        ]
 
     def random(self, like: Array, place: int) -> Array:
         """Return a random array for the argument at a place: inputs from 0, gy from -1 down."""

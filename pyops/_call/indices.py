@@ -225,14 +225,16 @@ def check_rows(
     rows: object,
     length: int,
     ends: tuple[Indices, Indices, Indices | None] | None,
+    bound: tuple[int, str] | None = None,
 ) -> Indices:
     """Return the checked row numbers of an option, -1 for none.
 
-    If the end nodes of the edges are not given, any pairing is accepted.
+    If the end nodes of the edges are not given, any pairing is accepted. `bound` is the number of
+    rows and its name, by default `length`.
     """
     checked = check_indices(label, rows)
     check_length(label, option, len(checked), length)
-    check_bounds(label, checked, length, option.length, least=-1)
+    check_bounds(label, checked, *(bound or (length, option.length)), least=-1)
     if option.turned and ends is not None:
         check_turned(label, checked, *ends)
     return checked

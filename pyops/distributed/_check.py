@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._call.arrays import check_array, kind_of
+from .._call.arrays import kind_of
 from .._call.operator import Operator
 from ..testing import Check
 from ._dispatch import inputs_of
@@ -15,42 +15,28 @@ from ._graph import DistributedGraph
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .._call.types import Array, Options
-    from ..testing import Differentiable
+    from .._call.types import Array
 
 
 class DistributedCheck(Check):
     """Check whose inner products are sums over ranks, and whose replicated arrays are equal."""
 
-    def __init__(
-        self,
-        op: Differentiable,
-        inputs: Sequence[object],
-        options: Options,
-        step: float,
-        rng: np.random.Generator,
-    ) -> None:
-        if not isinstance(op, Operator):
+    def arrays(self, inputs: Sequence[object]) -> list[Array | None]:
+        """Return the inputs as arrays of float64, and agree on what is drawn on all ranks."""
+        if not isinstance(self.op, Operator):
             raise TypeError(
                 "check_gradients: op: expected an operator of pyops with a distributed graph, "
-                f"got {kind_of(op)}"
+                f"got {kind_of(self.op)}"
             )
-        inputs = [*op.arguments(tuple(inputs), options)]
-        graph, *arrays = inputs
+        (graph,) = self.graph
         assert isinstance(graph, DistributedGraph)
         self._comm = graph.comm
-
-        def check() -> None:
-            for i, array in enumerate(arrays):
-                if array is not None:
-                    check_array(f"check_gradients: input {i}", array)
-
-        self._comm._together("check_gradients", check)
-        named = inputs_of(op._phases["backward"])
+        arrays = self._comm._together("check_gradients", lambda: Check.arrays(self, inputs))
+        named = inputs_of(self.op._phases["backward"])
         self._distributed = [name in graph._axes for name in named]
-        seed = self._comm._engine.gather(rng.integers(2**31, size=2))[0]
-        rng, self._own = (np.random.default_rng([n, *seed]) for n in (0, 1 + graph.comm.rank))
-        super().__init__(op, inputs, options, step, rng)
+        seed = self._comm._engine.gather(self.rng.integers(2**31, size=2))[0]
+        self.rng, self._own = (np.random.default_rng([n, *seed]) for n in (0, 1 + self._comm.rank))
+        return arrays
 
     def random(self, like: Array, place: int) -> Array:
         rng = self._own if self._distributed[place] else self.rng

@@ -125,7 +125,7 @@ class Communicator:
             As for `pyops.Graph`, and if the ranges do not follow each other, a destination belongs
             to another rank, or a part is no rank.
         """
-        from ._graph import build
+        from ._build import build
 
         return build(self, src, dst, owned, owned_src, part, part_src)
 

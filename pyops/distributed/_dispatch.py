@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._call.arrays import check_outputs, kind_of, plain
-from .._call.indices import check_bounds, check_indices, check_length, check_wanted
+from .._call.indices import check_rows, check_wanted
 from ._graph import DistributedGraph
+from ._halo import Halo
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from .._call.phase import Phase
     from .._call.plan import Plan
     from .._call.types import Array
     from ._graph import PairedEdges
-    from ._halo import Halo
 
 
 def run(
@@ -51,7 +51,8 @@ def run(
     axes = graph._axes if pairs is None else {"num_edges": pairs.halo}
     names, results = inputs_of(phase), outputs_of(phase)
     halos, targets = ([axes.get(name) for name in some] for some in (names, results))
-    local = _exchanged(halos, [None if a is None else plain(a) for a in arrays])
+    local = [None if a is None else plain(a) for a in arrays]
+    _replace(local, halos, Halo.exchange)
     scaled = _reads_degrees(phase)
     if scaled:
         _scale(graph, halos, local)
@@ -79,11 +80,7 @@ def run(
     if pairs is not None:
         rows_of_y = ["dgy", "y"]
         _clear(pairs, [a for a, n in zip(found, phase.outputs, strict=True) if n in rows_of_y])
-    for halo in dict.fromkeys(t for t in targets if t is not None):
-        places = [i for i, t in enumerate(targets) if t is halo and found[i] is not None]
-        if places:
-            for i, total in zip(places, halo.accumulate([found[i] for i in places]), strict=True):
-                found[i] = total
+    _replace(found, targets, Halo.accumulate)
     _sum(graph, found, sums)
     if out is not None:
         for i, given_out in enumerate(out):
@@ -135,9 +132,8 @@ def _check(
         label, option = f"{caller}: {name}", signature.indexed[name]
         check_wanted(label, option, rows.get(name), length is not None)
         if length is not None:
-            found = check_indices(label, rows[name])
-            check_length(label, option, len(found), length)
-            check_bounds(label, found, int(graph._edges.ranges[-1]), "number of edges", -1)
+            bound = int(graph._edges.ranges[-1]), "number of edges"
+            found = check_rows(label, option, rows[name], length, None, bound)
             numbers[name] = found.astype(np.int64)
     return plan, phase._split(own)[1], numbers
 
@@ -158,14 +154,21 @@ def _equal(
     return phase.kernel, shapes, sorted(options.items()), names
 
 
-def _exchanged(halos: Sequence[Halo | None], arrays: list[Any]) -> list[Any]:
-    """Extend the arrays by the rows of ghosts, all arrays in one message for each neighbour."""
+def _replace(
+    arrays: list[Any],
+    halos: Sequence[Halo | None],
+    function: Callable[[Halo, Sequence[Any]], list[Any]],
+) -> None:
+    """Replace the arrays of each halo by what a function of all of them returns.
+
+    So the arrays of a halo share a message for each neighbour.
+    """
     for halo in dict.fromkeys(h for h in halos if h is not None):
         places = [i for i, h in enumerate(halos) if h is halo and arrays[i] is not None]
         if places:
-            for i, rows in zip(places, halo.exchange([arrays[i] for i in places]), strict=True):
-                arrays[i] = rows
-    return arrays
+            found = function(halo, [arrays[i] for i in places])
+            for i, array in zip(places, found, strict=True):
+                arrays[i] = array
 
 
 def _sum(graph: DistributedGraph, found: list[Any], sums: Sequence[bool]) -> None:
