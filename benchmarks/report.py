@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields
 from itertools import groupby
 from statistics import median, quantiles
@@ -114,6 +115,16 @@ def table(lines: list[list[str]]) -> str:
     return "\n".join([head, rule, *body])
 
 
+def groups(rows: Iterable[Row]) -> Iterator[dict[str, Row]]:
+    """Yield the rows of each size, phase and number of threads by peer."""
+
+    def place(row):
+        return row.case.nodes, PHASES.index(row.phase), row.threads
+
+    for _, group in groupby(sorted(rows, key=place), key=place):
+        yield {row.peer: row for row in group}
+
+
 def case_table(rows: list[Row], rates: Rates) -> str:
     """Return a table of cases that differ in the number of nodes alone."""
     peers = [peer for peer in PEERS[1:] if any(row.peer == peer for row in rows)]
@@ -126,11 +137,7 @@ def case_table(rows: list[Row], rates: Rates) -> str:
         (row.case, row.phase): row for row in rows if row.place == ("pyops", fewest) and row.seconds
     }
 
-    def place(row):
-        return row.case.nodes, PHASES.index(row.phase), row.threads
-
-    for _, group in groupby(sorted(rows, key=place), key=place):
-        found = {row.peer: row for row in group}
+    for found in groups(rows):
         row, base = next(iter(found.values())), found.get("pyops")
         start = [f"{row.case.nodes:,}", row.phase, str(row.threads)]
         one = alone.get((row.case, row.phase))
@@ -218,6 +225,13 @@ def entry(row: Row, rates: Rates) -> dict:
     if rates:
         found["limit_seconds"], found["limit_by"] = limit(row, rates)
     return found
+
+
+def row_of(entry: dict) -> Row:
+    """Return the row of an entry that was read from JSON."""
+    case = {k: tuple(v) if isinstance(v, list) else v for k, v in entry["case"].items()}
+    own = {field.name: entry[field.name] for field in fields(Row)}
+    return Row(**own | {"case": Case(**case)})
 
 
 def json_ready(

@@ -72,6 +72,13 @@ def title(text: str, line: str = "=") -> str:
     return f"{text}\n{line * len(text)}\n\n"
 
 
+def parameters(signature: inspect.Signature) -> str:
+    """Return the parameters of a function without annotations."""
+    shown = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    text = str(inspect.Signature(shown))
+    return re.sub(r"<(\w+\.\w+): [^>]*>", r"\1", text)  # members of enumerations
+
+
 def write_changed(folder: Path, texts: dict[str, str]) -> None:
     """Write pages whose text has changed, and remove those of earlier builds."""
     folder.mkdir(parents=True, exist_ok=True)

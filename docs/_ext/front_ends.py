@@ -10,12 +10,11 @@ import ast
 import functools
 import importlib
 import inspect
-import re
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from docstrings import Docstring, title, write_changed
+from docstrings import Docstring, parameters, title, write_changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,13 +85,6 @@ def call(node: ast.FunctionDef) -> str:
     return f"({text.removeprefix('self').removeprefix(', ')})"
 
 
-def unannotated(signature: inspect.Signature) -> str:
-    """Return the parameters without annotations."""
-    shown = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    text = str(signature.replace(parameters=shown, return_annotation=signature.empty))
-    return re.sub(r"<(\w+\.\w+): [^>]*>", r"\1", text)  # members of enumerations
-
-
 def is_property(node: ast.FunctionDef) -> bool:
     """Return whether a method is read as an attribute."""
     return any(ast.unparse(decorator) == "property" for decorator in node.decorator_list)
@@ -101,23 +93,21 @@ def is_property(node: ast.FunctionDef) -> bool:
 def described(name: str, defining: str) -> str:
     """Return the entry of a class, a function or a constant."""
     node = next((n for n in tree(defining).body if getattr(n, "name", "") == name), None)
+    kind, methods = "function", {}
     if isinstance(node, ast.ClassDef):
-        kind = "class"
+        kind, doc = "class", documented(node)
         methods = {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
-        constructed = "made by" not in Docstring(documented(node)).summary
+        constructed = "made by" not in Docstring(doc).summary
         signature = call(methods["__init__"]) if constructed and "__init__" in methods else ""
     elif isinstance(node, ast.FunctionDef):
-        kind, methods, signature = "function", {}, call(node)
+        doc, signature = documented(node), call(node)
     elif defining.startswith(NUMPY):  # made at run time
         made = getattr(importlib.import_module(defining), name)
-        if not callable(made):
-            return f".. py:data:: {name}\n\n"
-        kind, methods, signature = "function", {}, unannotated(inspect.signature(made))
-        node = ast.parse(f"def {name}():\n    {made.__doc__!r}").body[0]
+        doc, signature = made.__doc__, parameters(inspect.signature(made))
     else:
         return f".. py:data:: {name}\n\n"
     text = f".. py:{kind}:: {name}{signature}\n\n"
-    text += indent(Docstring(documented(node)).markup(), "   ")
+    text += indent(Docstring(doc).markup(), "   ")
     for method, found in methods.items():
         if method[0] != "_" and ast.get_docstring(found):
             listed = (

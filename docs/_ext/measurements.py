@@ -16,16 +16,19 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
 from benchmarks import report  # noqa: E402 (found by the path)
-from benchmarks.cases import PHASES, Case  # noqa: E402
+from benchmarks.operators import elementwise  # noqa: E402
 from benchmarks.peers import NAMES, PEERS  # noqa: E402
-from benchmarks.row import Row  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sphinx.application import Sphinx
 
+    from benchmarks.row import Row
+
 FOLDER = ROOT / "docs" / "benchmarks"
+Line = elementwise.Line
+LIBRARIES = [name for name in elementwise.PEERS if name != "triad"]
 LEVEL = 0.95
 """Ratio of times below which a peer is marked as faster."""
 INTRODUCTION = """\
@@ -43,18 +46,6 @@ ADDED = {"forward": "forward", "backward": "+ backward", "double_backward": "+ d
 def read(name: str) -> dict:
     """Return the measurements of a file."""
     return json.loads((FOLDER / f"{name}.json").read_text())
-
-
-def rows_of(found: dict) -> list[Row]:
-    """Return the rows of `./run bench`."""
-    known = Row.__dataclass_fields__
-    entries = ({k: v for k, v in row.items() if k in known} for row in found["rows"])
-    return [Row(**entry | {"case": Case(**case(entry["case"]))}) for entry in entries]
-
-
-def case(found: dict) -> dict:
-    """Return the arguments of a case, lists as tuples."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
 
 
 def rates_of(found: dict) -> report.Rates:
@@ -77,15 +68,9 @@ def peer(row: Row | None, base: Row) -> str:
     return f"{ratio(median(report.ratios(row, base)))}, {report.memory_of(row)}"
 
 
-def place(row: Row) -> tuple[int, int, int]:
-    """Return the position of a row in its table."""
-    return row.case.edges, PHASES.index(row.phase), row.threads
-
-
 def groups(rows: Iterable[Row]) -> Iterator[dict[str, Row]]:
     """Yield the rows of each measurement by peer, if pyops took part."""
-    for _, group in groupby(sorted(rows, key=place), key=place):
-        found = {row.peer: row for row in group}
+    for found in report.groups(rows):
         if "pyops" in found and found["pyops"].seconds:
             yield found
 
@@ -120,16 +105,17 @@ def facts(*parts: dict) -> str:
     return table(("", ""), [pair for part in parts for pair in report.pairs(part)])
 
 
-def operators_page() -> str:
+def operators_page(found: dict, rows: list[Row], rates: report.Rates) -> str:
     """Return the page of `./run bench`."""
-    found = read("operators")
-    rows, rates = rows_of(found), rates_of(found)
+    lines = [
+        Line(line["title"], line["threads"], {}, line["moved"], line["seconds"])
+        for line in found.get("elementwise", [])
+    ]
     text = ".. role:: slower\n\n" + title("Operators")
     text += INTRODUCTION
     text += facts(found["machine"], found["versions"], found["settings"])
     text += title("Where a peer is faster", "-")
-    lost = [f"* {line}" for line in slower(rows)]
-    lost += [f"* {line}" for line in slower_functions(found.get("elementwise", []))]
+    lost = [f"* {line}" for line in [*slower(rows), *slower_functions(lines)]]
     text += "\n".join(lost or ["In no measurement of this run."]) + "\n\n"
     for name in dict.fromkeys(row.case.operator for row in rows):
         text += title(name, "-")
@@ -139,39 +125,34 @@ def operators_page() -> str:
         for heading in dict.fromkeys(row.case.title for row in several):
             text += f"**{heading}**\n\n"
             text += case_table([row for row in several if row.case.title == heading], rates)
-    if found.get("elementwise"):
-        text += title("Elementwise functions and reductions", "-") + functions(found["elementwise"])
+    if lines:
+        text += title("Elementwise functions and reductions", "-") + functions(lines)
     return text
 
 
-def compared(line: dict) -> dict[str, float]:
+def compared(line: Line) -> dict[str, float]:
     """Return how many times the time of pyops each library takes for a call."""
-    ours = line["seconds"]["pyops"]
-    return {
-        name: median(a / b for a, b in zip(theirs, ours, strict=True))
-        for name, theirs in line["seconds"].items()
-        if name not in ("pyops", "triad")
-    }
+    return {name: line.ratio(name) for name in LIBRARIES if name in line.seconds}
 
 
-def functions(lines: list[dict]) -> str:
+def functions(lines: list[Line]) -> str:
     """Return the table of elementwise functions."""
-    names = list(dict.fromkeys(name for line in lines for name in compared(line)))
+    names = [name for name in LIBRARIES if any(name in line.seconds for line in lines)]
     rows = []
     for line in lines:
         found = compared(line)
         cells = [ratio(found[name]) if name in found else "" for name in names]
-        time = f"{report.figure(1e3 * median(line['seconds']['pyops']))} ms"
-        rows.append([line["title"], str(line["threads"]), time, *cells])
+        time = f"{report.figure(1e3 * median(line.seconds['pyops']))} ms"
+        rows.append([line.title, str(line.threads), time, *cells])
     return table(["call", "threads", "pyops", *names], rows)
 
 
-def slower_functions(lines: list[dict]) -> Iterator[str]:
+def slower_functions(lines: list[Line]) -> Iterator[str]:
     """Yield the calls of functions in which a library is faster."""
     for line in lines:
         for name, value in compared(line).items():
             if value < LEVEL:
-                yield f"{line['title']}; threads: {line['threads']}: {name} {ratio(value)}"
+                yield f"{line.title}; threads: {line.threads}: {name} {ratio(value)}"
 
 
 def layers_page() -> str:
@@ -190,21 +171,18 @@ def layers_page() -> str:
     return text + table(head, rows)
 
 
-def plots() -> None:
-    """Draw the series over the number of edges."""
+def write() -> None:
+    """Write all pages, and plot the series over the number of edges."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from benchmarks.plot import draw
 
     found = read("operators")
-    draw(rows_of(found), rates_of(found), FOLDER)
-
-
-def write() -> None:
-    """Write all pages and plots."""
-    plots()
-    write_changed(FOLDER, {"operators": operators_page(), "layers": layers_page()})
+    rows, rates = [report.row_of(entry) for entry in found["rows"]], rates_of(found)
+    draw(rows, rates, FOLDER)
+    operators = operators_page(found, rows, rates)
+    write_changed(FOLDER, {"operators": operators, "layers": layers_page()})
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -9,7 +9,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 import numpy as np
-from docstrings import Docstring, title, write_changed
+from docstrings import Docstring, parameters, title, write_changed
 
 from pyops._call.compound import COMPOUNDS, Compound
 from pyops._call.operator import OPERATORS, Operator
@@ -74,12 +74,6 @@ def docstring(op: Operator) -> Docstring:
     """Return the docstring of the declaration."""
     text = (op.__doc__ or "").removeprefix(f"{op._usage()}\n\n")
     return Docstring(text.removesuffix(f"\n\n{op._derivatives()}"))
-
-
-def call(signature: inspect.Signature) -> str:
-    """Return the parameters without annotations, which the tables show."""
-    shown = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    return str(inspect.Signature(shown))
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -159,7 +153,7 @@ def phases(op: Operator) -> Iterator[str]:
         names += {"double_backward": [f"dg{y}" for y in results]}.get(phase, [])
         names += [f"d{y}" for y in results] if phase == "jvp" else []
         about = RESULTS[phase].format(", ".join(map(literal, names)))
-        signature = call(inspect.signature(getattr(op, phase)))
+        signature = parameters(inspect.signature(getattr(op, phase)))
         yield f".. py:method:: {op.name}.{phase}{signature}\n\n   {about}\n"
 
 
@@ -274,7 +268,7 @@ def page(op: Operator) -> str:
     """Return the page of an operator."""
     doc, signature = docstring(op), op.signature
     text = title(op.name) + ".. py:currentmodule:: pyops\n\n"
-    text += f".. py:function:: {op.name}{call(op.__signature__)}\n\n{doc.indented_text()}\n"
+    text += f".. py:function:: {op.name}{parameters(op.__signature__)}\n\n{doc.indented_text()}\n"
     text += title("Inputs", "-")
     text += table(("Input", "Shape", "Meaning"), inputs(op, doc))
     bounds = "\n".join(sizes(op))
@@ -295,7 +289,7 @@ def page(op: Operator) -> str:
     text += "The arguments of all phases are described in :doc:`../phases`.\n\n"
     text += "\n".join(phases(op)) + "\n"
     text += title("Front ends", "-") + table(("Front end", "Name"), front_ends(op))
-    shown = call(op.__signature__)
+    shown = parameters(op.__signature__)
     for module, arrays in ("torch", "PyTorch tensors"), ("jax", "JAX arrays"):
         text += f".. py:currentmodule:: pyops.{module}\n\n"
         text += f".. py:function:: {op.name}{shown}\n   :no-contents-entry:\n\n"
