@@ -63,16 +63,20 @@ def main() -> int:
 
 def flags() -> list[str]:
     """Return compiler options for the directories of the header, Fortran modules and library."""
-    package = importlib.resources.files("pyops")
     files = "include/pyops.h", "include/pyops/pyops_edges.mod", "lib/libpyops.so"
-    include, modules, lib = (str(Path(str(package.joinpath(*f.split("/")))).parent) for f in files)
+    include, modules, lib = (str(installed(*file.split("/")).parent) for file in files)
     rpath = "-Xlinker", "-rpath", "-Xlinker", lib
     return ["-I", include, "-I", modules, "-L", lib, *rpath, "-lpyops"]
 
 
+def installed(*parts: str) -> Path:
+    """Return the path of a file of the package; an editable one keeps it in the build folder."""
+    return Path(str(importlib.resources.files("pyops").joinpath(*parts)))
+
+
 def directory(*parts: str) -> Path:
     """Return the directory of a file of the package whose contents are relative to its path."""
-    file = Path(str(importlib.resources.files("pyops").joinpath(*parts)))
+    file = installed(*parts)
     if file.parts[-len(parts) :] != parts:
         sys.exit("pyops is installed editable, where only --flags finds header and modules")
     return file.parent
