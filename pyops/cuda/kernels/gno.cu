@@ -146,10 +146,10 @@ layer_vjp(const whole* segments, const int* nodes, const whole* edges, const rea
           real* gcoords, real* gparams, whole first, whole dim, whole hidden, whole activation,
           whole width, whole entries, whole second) {
   // Holds the factors first, then the products.
-  __align__(16) __shared__ real room[2 * LONG * (UNITS + 1)];
-  const auto left = reinterpret_cast<real(*)[STEP][LONG + 4]>(room);
-  const auto right = reinterpret_cast<real(*)[STEP][UNITS + 4]>(room + 2 * STEP * (LONG + 4));
-  const auto p = reinterpret_cast<real(*)[UNITS + 1]>(room);
+  __align__(16) __shared__ real scratch[2 * LONG * (UNITS + 1)];
+  const auto left = reinterpret_cast<real(*)[STEP][LONG + 4]>(scratch);
+  const auto right = reinterpret_cast<real(*)[STEP][UNITS + 4]>(scratch + 2 * STEP * (LONG + 4));
+  const auto p = reinterpret_cast<real(*)[UNITS + 1]>(scratch);
   const auto q = p + LONG;
   const whole* segment = segments + 3 * (first + blockIdx.x);
   const whole unit0 = static_cast<whole>(blockIdx.y) * UNITS;
