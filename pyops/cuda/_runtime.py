@@ -152,6 +152,7 @@ class CuPy(Runtime):
         import cupy
 
         self.xp = self._cupy = cupy
+        self._passed = {int, cupy.ndarray}  # an int is passed in 64 bits
         self._functions: dict[tuple[object, ...], Function] = {}
         self._modules: dict[tuple[object, ...], Module] = {}
 
@@ -176,7 +177,9 @@ class CuPy(Runtime):
             function = self._functions[key, kernel] = self._modules[key].get_function(kernel)
         if shared > _SHARED and shared > function.max_dynamic_shared_size_bytes:
             function.max_dynamic_shared_size_bytes = shared
-        function(grid, block, [_argument(a, dtype) for a in args], shared_mem=shared)
+        passed = self._passed
+        values = [a if type(a) in passed else _argument(a, dtype) for a in args]
+        function(grid, block, values, shared_mem=shared)
 
     def _product(
         self, a: DeviceArray, b: DeviceArray, out: DeviceArray | None, rounded: bool
@@ -189,9 +192,7 @@ _NULL = np.uint64(0)
 
 
 def _argument(value: Value, dtype: np.dtype[np.generic]) -> DeviceArray | np.generic | int:
-    """Return an argument with the width that the kernel takes; CuPy passes an int in 64 bits."""
-    if type(value) is int:
-        return value
+    """Return an argument with the width that the kernel takes."""
     if value is None:
         return _NULL
     if isinstance(value, (bool, int, np.integer)):

@@ -1,4 +1,5 @@
-// Products of features with the matrices of their edges, kappa[edge, inward, outward].
+// Products of features with the matrices of their edges, kappa[edge, inward, outward], or with
+// diagonal ones, kappa[edge, width].
 //
 // A segment of a row is given by row, start and end, 0-based. A block has LANES threads along the
 // output features.
@@ -67,6 +68,40 @@ extern "C" __global__ void products(const whole* id_offsets, const whole* id_ent
   }
   real* place = y + blockIdx.x * inward * outward + q;
   *place = add ? *place + sum : sum;
+}
+
+// y[segment, c] = sum of  h[c] kappa[c]  over the entries of a segment, for diagonal kappa.
+extern "C" __global__ void diagonal_rows(const whole* segments, const int* nodes,
+                                         const whole* edges, const real* kappa,
+                                         const real* features, real* y, whole width) {
+  __shared__ real part[GROUPS][LANES];
+  const whole* segment = segments + 3 * static_cast<whole>(blockIdx.x);
+  const whole c = static_cast<whole>(blockIdx.y) * LANES + threadIdx.x;
+  real sum = 0;
+  if (c < width)
+    for (whole entry = segment[1] + threadIdx.y; entry < segment[2]; entry += GROUPS)
+      sum += features[(nodes[entry] - 1) * width + c] * kappa[(edges[entry] - 1) * width + c];
+  part[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y || c >= width) return;
+  for (int i = 1; i < GROUPS; ++i) sum += part[i][threadIdx.x];
+  y[blockIdx.x * width + c] = sum;
+}
+
+// y[edge, c] = the sum of  h[c] g[c]  over the entries that share the edge.
+extern "C" __global__ void diagonal_products(const whole* id_offsets, const whole* id_entries,
+                                             const int* nodes, const int* rows,
+                                             const real* features, const real* g, real* y,
+                                             whole edges, whole width) {
+  const whole q = thread_number();
+  if (q >= edges * width) return;
+  const whole edge = quotient(q, width), c = q - edge * width;
+  real sum = 0;
+  for (whole i = id_offsets[edge] - 1; i < id_offsets[edge + 1] - 1; ++i) {
+    const whole entry = id_entries[i] - 1;
+    sum += features[(nodes[entry] - 1) * width + c] * g[(rows[entry] - 1) * width + c];
+  }
+  y[q] = sum;
 }
 
 // y[row, column] (+)= the sum over the segments of the row.

@@ -41,9 +41,9 @@ def platform(monkeypatch):
 MATRICES = next(variants(OPERATORS["kernel_conv"]))
 
 
-def problem(op="gno_aggregate", dtype=np.float32):
+def problem(op="gno_aggregate", dtype=np.float32, case=None):
     """Return the same call on the host and on the device."""
-    case = MATRICES if op == "kernel_conv" else representative(op)
+    case = case or (MATRICES if op == "kernel_conv" else representative(op))
     here = case.problem(drawn(9, 7, 60)).map(dtype)
     there = here.map(to_device)
     if here.graph is not None:
@@ -424,6 +424,16 @@ def test_several_workspaces(monkeypatch):
         for phase, right in zip(PHASES, expected, strict=True):
             for a, b in zip(there.run(phase), right, strict=True):
                 assert abs(a - b).max() <= 1e-14 * abs(b).max()
+
+
+def test_several_batches_of_edges(monkeypatch):
+    monkeypatch.setattr("pyops.cuda.ops.kernel_conv.EDGES", 3)
+    case = representative("kernel_conv")
+    assert ("kernel", "diagonal") in case.choices
+    here, there = problem(dtype=np.float64, case=case)
+    for phase in PHASES:
+        for a, b in zip(there.run(phase), here.run(phase), strict=True):
+            assert abs(a - b).max() <= 1e-13 * abs(b).max()
 
 
 _MODULES = {

@@ -34,7 +34,7 @@ ATTENTION = {"attend", "neighbours", "scores"}
     ("name", "sources"),
     [
         ("gno_conv", {"gno", "row_sums"}),
-        ("kernel_conv", {"gno"}),
+        ("kernel_conv", {"matrices"}),
         ("gat_v2", ATTENTION | {"ends"}),
         ("transformer_conv", ATTENTION),
     ],
