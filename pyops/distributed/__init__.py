@@ -7,4 +7,7 @@ from ._partition import partition as partition
 
 __all__ = ["Communicator", "DistributedGraph", "partition"]
 
-_register("pyops.distributed._dispatch", DistributedGraph.__instancecheck__)
+_register(
+    "pyops.distributed._dispatch",
+    lambda argument: isinstance(argument, (DistributedGraph, Communicator)),
+)

@@ -8,9 +8,13 @@ import numpy as np
 
 from .._call.arrays import kind_of
 from .._call.operator import Operator
+from .._call.reduction import ReductionPhase
 from ..testing import Check
+from ._communicator import Communicator
 from ._dispatch import inputs_of
 from ._graph import DistributedGraph
+from ._points import is_distributed
+from ._reductions import over_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,15 +29,22 @@ class DistributedCheck(Check):
         """Return the inputs as arrays of float64, and agree on what is drawn on all ranks."""
         if not isinstance(self.op, Operator):
             raise TypeError(
-                "check_gradients: op: expected an operator of pyops with a distributed graph, "
-                f"got {kind_of(self.op)}"
+                "check_gradients: op: expected an operator of pyops with a distributed graph or a "
+                f"communicator, got {kind_of(self.op)}"
             )
-        (graph,) = self.graph
-        assert isinstance(graph, DistributedGraph)
-        self._comm = graph.comm
+        (first,) = self.graph
+        comm = first.comm if isinstance(first, DistributedGraph) else first
+        assert isinstance(comm, Communicator)
+        self._comm = comm
         arrays = self._comm._together("check_gradients", lambda: Check.arrays(self, inputs))
-        named = inputs_of(self.op._phases["backward"])
-        self._distributed = [name in graph._axes for name in named]
+        phase = self.op._phases["backward"]
+        if isinstance(first, DistributedGraph):
+            self._distributed = [name in first._axes for name in inputs_of(phase)]
+        elif isinstance(phase, ReductionPhase):
+            ndim = 0 if arrays[0] is None else arrays[0].ndim
+            self._distributed = [True, not over_rows(self.options.get("axis"), ndim)]
+        else:
+            self._distributed = [is_distributed(slot.shape) for slot in phase.slots]
         seed = self._comm._engine.gather(self.rng.integers(2**31, size=2))[0]
         self.rng, self._own = (np.random.default_rng([n, *seed]) for n in (0, 1 + self._comm.rank))
         return arrays

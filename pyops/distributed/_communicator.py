@@ -19,6 +19,7 @@ from ._mpi import Engine, load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ._check import DistributedCheck
     from ._graph import DistributedGraph
     from ._mpi import Values
 
@@ -27,11 +28,16 @@ Range = tuple[int, int]
 
 
 class Communicator:
-    """The ranks of an MPI communicator, for graphs that are distributed over them.
+    """The ranks of an MPI communicator, for graphs and points that are distributed over them.
 
     All methods are collective: each rank calls them in the same order. An error in the arguments
     of one rank is raised on all of them, with its rank. If the program of a rank ends by an
     exception, or ends while others wait for it, all ranks end.
+
+    Operators over points and reductions take it in front of their arrays, where others take the
+    graph: ``pyops.orthonormalize(comm, basis)``, ``pyops.mean(comm, x, axis=0)``. Points, or rows,
+    are numbered through all ranks; each rank passes its own, and gets results for these. Arrays
+    without points, or without rows, are the same on all ranks, cotangents included.
 
     Unless OMP_NUM_THREADS or `pyops.set_num_threads` has set the number of threads, the ranks of a
     machine share its processors.
@@ -54,6 +60,7 @@ class Communicator:
     --------
     >>> comm = pyops.distributed.Communicator()
     >>> graph = comm.graph(src, dst, owned=(first, last))
+    >>> largest = pyops.max(comm, x, axis=0)
     """
 
     def __init__(self, comm: object = None) -> None:
@@ -188,6 +195,12 @@ class Communicator:
         unique, where = np.unique(wanted, return_inverse=True)
         found = Transfer(self._engine, ranges, unique).fetch(flat(array))
         return found[where].reshape(len(wanted), *array.shape[1:])
+
+    def _check(self, *arguments: Any) -> DistributedCheck:
+        """Return the check of `pyops.testing.check_gradients` for an operator over points."""
+        from ._check import DistributedCheck
+
+        return DistributedCheck(*arguments)
 
     def _together(
         self,

@@ -1,6 +1,7 @@
 """Calls on distributed graphs: rows of ghosts before, sums over ranks after a call on own edges.
 
-What is sent follows from the declaration: an axis of an input or output that the graph names is
+Calls with a communicator in place of a graph are those of `_points` and `_reductions`. What is sent
+follows from the declaration: an axis of an input or output that the graph names is
 distributed, any other array is replicated. Operators on pairs of edges, which take the reverse of
 each, run where the sources of edges belong.
 """
@@ -14,6 +15,9 @@ import numpy as np
 
 from .._call.arrays import check_outputs, kind_of, plain
 from .._call.indices import check_rows, check_wanted
+from .._call.reduction import ReductionPhase
+from . import _points, _reductions
+from ._communicator import Communicator
 from ._graph import DistributedGraph
 from ._halo import Halo
 
@@ -36,9 +40,15 @@ def run(
 ) -> tuple[Array | None, ...]:
     """Check a call on all ranks, run it on the own edges, and return the outputs of own rows."""
     graph = given[0]
+    if isinstance(graph, Communicator):
+        call = given[1:], options, wanted, out, accumulate
+        if isinstance(phase, ReductionPhase):
+            return _reductions.run(phase, graph, *call)
+        return _points.run(phase, graph, *call)
     if not phase.signature.has_graph or not isinstance(graph, DistributedGraph):
-        where = next(i for i, a in enumerate(given) if isinstance(a, DistributedGraph))
-        raise TypeError(f"{phase.caller}: argument {where}: expected an array, got {graph!r}")
+        kinds = DistributedGraph, Communicator
+        where, other = next((i, a) for i, a in enumerate(given) if isinstance(a, kinds))
+        raise TypeError(f"{phase.caller}: argument {where}: expected an array, got {other!r}")
     comm = graph.comm
     own = [graph._own, *given[1:]]
     others, rows = phase._without_rows(dict(options))

@@ -151,6 +151,17 @@ class Engine:
         given = np.ascontiguousarray(rows)
         return self.exchange(given, segments(counts), found, segments(received)), received
 
+    def rows(self, rows: Values) -> tuple[Values, Counts]:
+        """Return the rows of all ranks, one rank after another, and their numbers."""
+        counts = self.gather(np.array([len(rows)]))[:, 0]
+        found = np.empty((int(counts.sum()), rows.shape[1]), rows.dtype)
+        if rows.shape[1] > 0:
+            row, given = self._row(rows.dtype, rows.shape[1]), np.ascontiguousarray(rows)
+            starts = np.cumsum(counts) - counts
+            target = [found, (counts.tolist(), starts.tolist()), row]
+            self._wait(self._comm.Iallgatherv([given, len(rows), row], target))
+        return found, counts
+
     def _row(self, dtype: np.dtype[Any], width: int) -> Any:
         """Return the datatype of a row, as counts of rows fit int32."""
         key = dtype.char, width

@@ -81,6 +81,15 @@ def test_distribution(mpi, ranks, function):
     passes(mpi, ranks, "graphs", function)
 
 
+POINTS = ["transforms", "conditions", "reductions", "gradients", "outputs", "refusals"]
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 4])
+def test_points(mpi, ranks):
+    """Operators over points, and reductions over rows, against one rank."""
+    passes(mpi, ranks, "points", *POINTS)
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_partitions(mpi, ranks):
     pytest.importorskip("pymetis")

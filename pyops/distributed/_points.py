@@ -1,0 +1,364 @@
+"""Operators over points, such as `orthonormalize`, whose points are distributed over ranks.
+
+What is distributed follows from the declaration: arrays with an axis of points. Any other array is
+the same on all ranks.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from .._call.arrays import check_array, check_outputs, check_size
+from .._call.operator import OPERATORS
+from ._halo import joined
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from .._call.phase import Phase
+    from .._call.types import Array
+    from .._schema import Shape
+    from ._communicator import Communicator
+    from ._mpi import Counts, Values
+
+_POINTS = "points"
+
+
+def run(
+    phase: Phase,
+    comm: Communicator,
+    given: Sequence[object],
+    options: Mapping[str, object],
+    wanted: Collection[str] | None,
+    out: Sequence[Any] | None,
+    accumulate: bool,
+) -> tuple[Array | None, ...]:
+    """Check a call on all ranks, run it, and return the outputs of own points."""
+    shapes, arrays, own = comm._together(
+        phase.caller,
+        lambda: _check(phase, given, options, wanted, out, accumulate),
+        lambda found: _equal(phase, found[1], options, wanted),
+    )
+    lengths = comm._engine.gather(np.array([own]))[:, 0]
+    comm._together(phase.caller, lambda: _check_sizes(phase, arrays, int(lengths.sum())))
+    wants = {n: s for n, s in zip(phase.outputs, shapes, strict=True) if s is not None}
+    held = {s.name: a for s, a in zip(phase.slots, arrays, strict=True) if a is not None}
+    if phase.signature.name == "orthonormalize":
+        basis = _Rotated(comm, [*held.values()])
+        made = basis.run(phase.name, [held.get(s.name) for s in _taken(phase)], wants)
+        pairs = zip(phase.outputs, made, strict=True)
+        results = {name: array for name, array in pairs if array is not None}
+    else:
+        results = _transform(phase, comm, held, wants, lengths)
+    dtype = next(iter(held.values())).dtype.newbyteorder("=")
+    found = [np.ascontiguousarray(results[n], dtype) if n in wants else None for n in phase.outputs]
+    deliver(found, out, accumulate)
+    return tuple(found)
+
+
+def is_distributed(shape: Shape) -> bool:
+    """Return whether an array has an axis of points."""
+    return any(size.text == _POINTS for size in shape)
+
+
+def deliver(found: list[Any], out: Sequence[Any] | None, accumulate: bool) -> None:
+    """Store results in the arrays of `out`, which then are the results."""
+    for i, given in enumerate(out or ()):
+        if given is not None:
+            given[...] = given + found[i] if accumulate else found[i]
+            found[i] = given
+
+
+def _check(
+    phase: Phase,
+    given: Sequence[object],
+    options: Mapping[str, object],
+    wanted: Collection[str] | None,
+    out: Sequence[object] | None,
+    accumulate: bool,
+) -> tuple[list[tuple[int, ...] | None], list[Any], int]:
+    """Check the arguments of this rank; return shapes of outputs, an array a slot, and points."""
+    caller, slots = phase.caller, phase.slots
+    if phase.signature.has_graph:
+        raise TypeError(f"{caller}: graph: expected DistributedGraph, got Communicator")
+    if _POINTS not in phase.signature.sizes:
+        expected = "an array, as the operator is local"
+        raise TypeError(f"{caller}: argument 0: expected {expected}, got Communicator")
+    if phase.kernel.startswith("by_sample"):
+        raise ValueError(f"{caller}: per_sample: expected False with a communicator, got True")
+    arrays = [
+        None if a is None else check_array(f"{caller}: {slot.label}", a)
+        for slot, a in zip(slots, phase._split(given)[1], strict=True)
+    ]
+    held = [(slot, a) for slot, a in zip(slots, arrays, strict=True) if a is not None]
+    for slot, array in held:
+        if array.ndim in [len(form) for form in slot.forms[1:]]:
+            raise ValueError(
+                f"{caller}: {slot.label}: expected shape (points, modes) with a communicator, got "
+                f"{array.shape}; pyops.blocks.unpack_basis converts a packed block"
+            )
+    axes = [
+        length
+        for slot, array in held
+        for size, length in zip(slot.shape, array.shape, strict=False)
+        if size.text == _POINTS
+    ]
+    if _POINTS in options:
+        axes.append(check_size(f"{caller}: points", options[_POINTS], 0))
+    empty = not any(axes)
+    local = [a for slot, a in zip(slots, arrays, strict=True) if slot in _taken(phase)]
+    if empty:  # the checks of one rank refuse 0 points
+        options = {**options, **dict.fromkeys({_POINTS} & options.keys(), 1)}
+        local = [
+            np.ones([n or 1 for n in a.shape], a.dtype) if a is not None and 0 in a.shape else a
+            for a in local
+        ]
+    plan = _any_modes(phase)._plan(local, dict(options), wanted)
+    assert plan is not None
+    points = 0 if empty else plan.values[_POINTS]
+    assert isinstance(points, int)
+    shapes = [
+        None if made is None else _with_points(shape, made, points)
+        for shape, made in zip(phase.outputs.values(), plan.outputs, strict=True)
+    ]
+    if out is not None or accumulate is not False:
+        check_outputs(caller, phase.labels, shapes, plan.dtype, out, accumulate)
+    return shapes, arrays, points
+
+
+def _with_points(shape: Shape, lengths: tuple[int, ...], points: int) -> tuple[int, ...]:
+    pairs = zip(shape, lengths, strict=True)
+    return tuple(points if size.text == _POINTS else length for size, length in pairs)
+
+
+def _taken(phase: Phase) -> list[Any]:
+    """Return the slots of the arrays that a phase takes; its kernel may have more."""
+    return [slot for slot in phase.slots if phase.seeds or slot.role != "gy"]
+
+
+@functools.cache
+def _any_modes(phase: Phase) -> Phase:
+    """Return the phase for the points of a rank, which may be fewer than the modes."""
+    found, found.signature = copy.copy(phase), copy.copy(phase.signature)
+    found.signature.at_most, found._plans = {}, {}
+    return found
+
+
+def _equal(
+    phase: Phase,
+    arrays: Sequence[Array | None],
+    options: Mapping[str, object],
+    wanted: Collection[str] | None,
+) -> tuple[object, ...]:
+    """Return what has to be equal on all ranks: shapes without the axis of points, options."""
+
+    def others(shape: Shape, array: Array) -> list[int]:
+        pairs = zip(shape, array.shape, strict=True)
+        return [length for size, length in pairs if size.text != _POINTS]
+
+    shapes = [
+        None if a is None else (a.dtype.char, others(slot.shape, a))
+        for slot, a in zip(phase.slots, arrays, strict=True)
+    ]
+    rest = sorted((n, value) for n, value in options.items() if n != _POINTS)
+    return phase.kernel, shapes, rest, None if wanted is None else sorted(wanted)
+
+
+def _check_sizes(phase: Phase, arrays: Sequence[Array | None], points: int) -> None:
+    """Check the number of points of all ranks."""
+    if points == 0:
+        raise ValueError(f"{phase.caller}: expected points on some rank, got none")
+    for slot, array in zip(phase.slots, arrays, strict=True):
+        if array is None:
+            continue
+        sizes = {size.text: n for size, n in zip(slot.shape, array.shape, strict=True)}
+        for name in phase.signature.at_most:
+            if {name, _POINTS} <= sizes.keys() and sizes[name] > points:
+                raise ValueError(
+                    f"{phase.caller}: {slot.label}: expected {name} <= points, got "
+                    f"{name}={sizes[name]} and points={points} on all ranks"
+                )
+
+
+class _Rotated:
+    """Columns over the points of all ranks, in orthonormal coordinates of few dimensions.
+
+    Orthonormalisation commutes with rotations of the points, and so do its derivatives, whose
+    columns are combinations of the columns that they are given. So each rank replaces its rows of
+    all columns by their triangular factor (TSQR), or keeps them if there are fewer rows than
+    columns; these rows of all ranks are few, and the phases of one rank apply to them.
+    """
+
+    def __init__(self, comm: Communicator, columns: Sequence[Values]) -> None:
+        self._comm = comm
+        caller = "orthonormalize"
+        self._turn, rows = comm._together(caller, lambda: _triangle(columns))
+        rows, counts = comm._engine.rows(rows)
+        first = joined(counts)[comm.rank]
+        self._own = slice(int(first), int(first + counts[comm.rank]))
+        widths = np.cumsum([c.shape[1] for c in columns])[:-1]
+        dtype = columns[0].dtype.newbyteorder("=")
+        parts = [np.ascontiguousarray(part, dtype) for part in np.split(rows, widths, axis=1)]
+        self._columns = {id(c): part for c, part in zip(columns, parts, strict=True)}
+
+    def run(
+        self, phase: str, columns: Sequence[Values | None], wanted: Collection[str]
+    ) -> list[Values | None]:
+        """Return the outputs of a phase of `orthonormalize`, for columns given at first."""
+        given = [None if c is None else self._columns[id(c)] for c in columns]
+        names = None if phase in ("forward", "jvp") else [n[1:] for n in wanted]
+        found = OPERATORS["orthonormalize"].run(phase, given, {}, names)
+        return [None if f is None else self._turned(f[self._own]) for f in found]
+
+    def _turned(self, rows: Values) -> Values:
+        """Return the own points of rows."""
+        return rows if self._turn is None else self._turn @ rows
+
+
+def _triangle(columns: Sequence[Values]) -> tuple[Values | None, Values]:
+    """Return orthonormal columns and the factor by which they give these; the rows, if few."""
+    rows = np.concatenate(columns, axis=1, dtype=np.float64)
+    return np.linalg.qr(rows) if len(rows) > rows.shape[1] else (None, rows)
+
+
+class _Table(Protocol):
+    """Matrix (points, modes) of own points that depends on a parameter."""
+
+    def value(self) -> Values:
+        """Return the matrix."""
+
+    def along(self) -> Values:
+        """Return its derivative in the direction h of the parameter."""
+
+    def gradient(self, first: Values | None, second: Values | None) -> Values:
+        """Return the gradient of <first, matrix> + <second, derivative in the direction h>."""
+
+
+class _Basis:
+    """Orthonormalised basis."""
+
+    def __init__(
+        self, comm: Communicator, basis: Values, h: Values | None, seeds: Sequence[Values | None]
+    ) -> None:
+        self._basis, self._h = basis, h
+        given = [basis, h, *seeds]
+        self._rotated = _Rotated(comm, [c for c in given if c is not None])
+
+    def value(self) -> Values:
+        return self._one("forward", [self._basis], ["y"])
+
+    def along(self) -> Values:
+        return self._one("jvp", [self._basis, self._h], ["dgy"])
+
+    def gradient(self, first: Values | None, second: Values | None) -> Values:
+        total = 0.0 * self._basis
+        if first is not None:
+            total += self._one("backward", [self._basis, first], ["gbasis"])
+        if second is not None:
+            total += self._one("double_backward", [self._basis, second, self._h], ["dbasis"])
+        return total
+
+    def _one(self, phase: str, columns: Sequence[Values | None], wanted: Collection[str]) -> Values:
+        (found,) = (f for f in self._rotated.run(phase, columns, wanted) if f is not None)
+        return found
+
+
+class _Exponentials:
+    """Exponentials of the poles at own points; at t = 0 they depend on no pole."""
+
+    def __init__(
+        self,
+        comm: Communicator,
+        poles: Values,
+        h: Values | None,
+        lengths: Counts,
+    ) -> None:
+        first, last, count = joined(lengths)[[comm.rank, comm.rank + 1, -1]]
+        self._engine, self._h = comm._engine, h
+        self._t: Values = np.arange(first, last)[:, None] / max(1, count - 1)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            self._values: Values = np.exp(-self._t * poles.astype(np.float64))
+        self._values[self._t[:, 0] == 0] = 1
+
+    def value(self) -> Values:
+        return self._values
+
+    def along(self) -> Values:
+        assert self._h is not None
+        found: Values = self._values * self._h
+        found *= -self._t
+        return found
+
+    def gradient(self, first: Values | None, second: Values | None) -> Values:
+        total = np.zeros(self._values.shape[1])
+        if first is not None:
+            total -= (self._t * self._values * first).sum(0)
+        if second is not None:
+            total += (self._t**2 * self._values * second).sum(0) * self._h
+        return self._engine.sum(total)
+
+
+def _transform(
+    phase: Phase,
+    comm: Communicator,
+    held: Mapping[str, Values],
+    shapes: Mapping[str, tuple[int, ...]],
+    lengths: Counts,
+) -> dict[str, Values]:
+    """Return the outputs of a transform, or of its transpose, by name.
+
+    Both are derivatives of F = sum over samples of a^T E b, with values a at the points, modes b
+    and a matrix E that depends on a parameter. First derivatives are those of F, second ones those
+    of F(ha, b) + F(a, hb) + the derivative of F in the direction h of the parameter.
+    """
+    signature = phase.signature
+    (moved, parameter), (result,) = signature.inputs, signature.results
+    encodes = is_distributed(signature.inputs[moved].shape)
+    names = (moved, "g" + result) if encodes else ("g" + result, moved)
+    a, b = (held.get(n) for n in names)
+    ha, hb, h = (held.get("h" + n) for n in (*names, parameter))
+    if phase.name in ("forward", "backward"):
+        ha, hb, along = a, b, None  # F, by its terms below
+        pairs = [(a, b)]
+    else:
+        along = h
+        pairs = [(ha, b), (a, hb)]
+    tag = "g" if phase.name == "backward" else "d"
+    first = second = None
+    if tag + parameter in shapes:
+        first = _added([_product(x, y) for x, y in pairs])
+        second = _product(a, b) if along is not None else None
+    table: _Table
+    if signature.name.startswith("ono_"):
+        table = _Basis(comm, held[parameter], along, [first, second])
+    else:
+        table = _Exponentials(comm, held[parameter], along, lengths)
+    matrices = [table.value(), None if along is None else table.along()]
+    by_points, by_modes = tag + names[0], tag + names[1]
+    if phase.name == "forward":
+        by_points, by_modes = ("", result) if encodes else (result, "")
+    found = {name: np.zeros(shape) for name, shape in shapes.items()}
+    for x, y, matrix in zip((ha, a), (hb, b), matrices, strict=True):
+        if by_points in shapes and y is not None and matrix is not None:
+            found[by_points] += y @ matrix.T
+        if by_modes in shapes and x is not None and matrix is not None:
+            found[by_modes] += x @ matrix
+    if by_modes in shapes:
+        found[by_modes] = comm._engine.sum(found[by_modes])
+    if tag + parameter in shapes:
+        found[tag + parameter] += table.gradient(first, second)
+    return found
+
+
+def _product(a: Values | None, b: Values | None) -> Values | None:
+    """Return a^T b, the gradient of a^T E b by E."""
+    return None if a is None or b is None else a.T @ b
+
+
+def _added(terms: Sequence[Values | None]) -> Values | None:
+    given = [t for t in terms if t is not None]
+    return sum(given[1:], given[0]) if given else None
