@@ -119,6 +119,11 @@ class DistributedGraph:
         """Number of source nodes of other ranks with edges to own nodes."""
         return len(self._halo.ghosts)
 
+    @property
+    def neighbours(self) -> Counts:
+        """Ranks that own the ghosts; each sends one message in an exchange."""
+        return np.array([rank for rank, _, _ in self._halo.transfer.source], np.int64)
+
     def __repr__(self) -> str:
         return (
             f"DistributedGraph(num_src={self.num_src}, num_dst={self.num_dst}, "

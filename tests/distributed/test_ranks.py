@@ -1,5 +1,6 @@
 """Programs of several ranks, with each MPI that is installed; `./run ranks` installs two."""
 
+import json
 import os
 import subprocess
 import sys
@@ -99,6 +100,27 @@ def test_partitions(mpi, ranks):
 @pytest.mark.parametrize("threads", [None, "1"])
 def test_threads(mpi, threads):
     passes(mpi, 2, "graphs", "threads", OMP_NUM_THREADS=threads)
+
+
+def test_example(tmp_path):
+    """The network of examples/ranks.py learns, and equally on one and on three ranks."""
+    pytest.importorskip("autograd")
+    pytest.importorskip("matplotlib")
+    if "MPICH" not in MPIS:
+        pytest.skip("needs the mpiexec beside the interpreter")
+    picture = tmp_path / "ranks.png"
+    sizes = "--nodes=2000", "--steps=30", "--ranks=3", f"--output={picture}"
+    subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "ranks.py"), *sizes],
+        env=os.environ | ENVIRONMENT,
+        check=True,
+    )
+    runs = [json.loads((tmp_path / "ranks" / f"{n}.json").read_text()) for n in (1, 3)]
+    losses = [run["losses"] for run in runs]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-11)
+    assert losses[0][-1] < 0.2
+    assert sum(own for own, *_ in runs[1]["table"]) == 2000
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 FAILURES = {
