@@ -19,6 +19,7 @@ from ._mpi import Engine, load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .._call.indices import Indices
     from ._check import DistributedCheck
     from ._graph import DistributedGraph
     from ._mpi import Values
@@ -135,6 +136,51 @@ class Communicator:
         from ._build import build
 
         return build(self, src, dst, owned, owned_src, part, part_src)
+
+    def radius_graph(
+        self,
+        positions: Values,
+        cutoff: float,
+        *,
+        cell: Values | None = None,
+        pbc: npt.ArrayLike | None = None,
+        batch: npt.ArrayLike | None = None,
+    ) -> tuple[DistributedGraph, Values, Values, Indices]:
+        """Build the distributed graph of all points closer to each other than a cutoff.
+
+        Points are numbered through all ranks, in their order. A rank gets the positions of the
+        points of others around its own; edges, their order and all values are those of
+        `pyops.radius_graph` for the points of all ranks. Few ranks should share a region, so order
+        the points in space, such as by `partition` of a first graph.
+
+        Parameters
+        ----------
+        positions : array, shape (points of this rank, 3)
+        cutoff, cell, pbc
+            As for `pyops.radius_graph`, the same on all ranks.
+        batch : array_like of int32 or int64, shape (points of this rank,), optional
+            The graph that each point belongs to; graphs may have points on several ranks.
+
+        Returns
+        -------
+        graph : DistributedGraph
+        vectors, offsets : array, shape (num_edges, 3)
+        reverse : array of int64, shape (num_edges,)
+            Number of the reverse of each own edge, through all ranks, for
+            ``dimenet_aggregate(exclude="image")``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `pyops.radius_graph`.
+
+        Examples
+        --------
+        >>> graph, vectors, offsets, reverse = comm.radius_graph(positions, 5.0, cell=cell)
+        """
+        from ._neighbours import distributed_radius_graph
+
+        return distributed_radius_graph(self, positions, cutoff, cell, pbc, batch)
 
     def sum(self, value: Any) -> Any:
         """Return the sum of a number, or of arrays of equal shapes, over all ranks.

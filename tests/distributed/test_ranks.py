@@ -92,6 +92,12 @@ def test_points(mpi, ranks):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_radius_graph(mpi, ranks):
+    """Neighbours within a cutoff, against one rank, to the last bit."""
+    passes(mpi, ranks, "neighbours", "same", "chained", "messages", "refusals")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_partitions(mpi, ranks):
     pytest.importorskip("pymetis")
     passes(mpi, ranks, "graphs", "partitions")

@@ -1,0 +1,186 @@
+"""Neighbours within a cutoff, of points that are distributed over ranks."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._call.indices import check_indices
+from ..neighbours import _check_cell, radius_graph
+from ._halo import joined
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .._call.indices import Indices
+    from ._communicator import Communicator
+    from ._graph import DistributedGraph
+    from ._mpi import Counts, Engine, Values
+
+    Found = tuple[DistributedGraph, Values, Values, Indices]
+
+CALLER = "Communicator.radius_graph"
+_AROUND = np.array([*itertools.product((-1, 0, 1), repeat=3)])
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+"""Odd factor whose bits are irregular: 2^64 over the golden ratio."""
+
+
+def distributed_radius_graph(
+    comm: Communicator,
+    positions: Values,
+    cutoff: float,
+    cell: Values | None,
+    pbc: npt.ArrayLike | None,
+    batch: npt.ArrayLike | None,
+) -> Found:
+    """See `Communicator.radius_graph`."""
+
+    def check() -> Counts:
+        fits = isinstance(positions, np.ndarray) and positions.shape[1:] == (3,)
+        none = None if batch is None else []
+        radius_graph(positions[:0] if fits else positions, cutoff, cell=cell, pbc=pbc, batch=none)
+        if not np.isfinite(positions).all():
+            raise ValueError(f"{CALLER}: positions: expected finite numbers, got others")
+        owner = np.zeros(len(positions), np.int64)
+        if batch is not None:
+            owner = check_indices(f"{CALLER}: batch", batch).astype(np.int64)
+            if len(owner) != len(positions) or owner.min(initial=0) < 0:
+                raise ValueError(
+                    f"{CALLER}: batch: expected {len(positions)} numbers from 0 on, "
+                    f"got {len(owner)} from {owner.min(initial=0)}"
+                )
+        return owner
+
+    owner = comm._together(
+        CALLER,
+        check,
+        lambda _: (
+            positions.dtype.char,
+            float(cutoff),
+            *(None if a is None else np.asarray(a).tolist() for a in (cell, pbc)),
+            batch is None,
+        ),
+    )
+    engine = comm._engine
+    ranges = joined(engine.gather(np.array([len(owner)]))[:, 0])
+    first, last = ranges[comm.rank : comm.rank + 2].tolist()
+    own, around = comm._together(
+        CALLER, lambda: _cells(positions.astype(np.float64), float(cutoff), cell, pbc, owner, batch)
+    )
+    bits = positions.astype(np.float64).view(np.int64)
+    rows = np.concatenate([np.arange(first, last)[:, None], owner[:, None], bits], 1)
+    ghosts = _fetch(engine, own, around, rows)
+    ghosts = ghosts[np.argsort(ghosts[:, 0])]
+    below = int(np.searchsorted(ghosts[:, 0], first))
+    table = np.concatenate([ghosts[:below], rows, ghosts[below:]])
+    points = np.ascontiguousarray(table[:, 2:]).view(np.float64).astype(positions.dtype)
+    graphs = None if batch is None else table[:, 1]
+    local, vectors, offsets, reverse = comm._together(
+        CALLER, lambda: radius_graph(points, cutoff, cell=cell, pbc=pbc, batch=graphs)
+    )
+    into_own = slice(*np.searchsorted(local.dst, [below, below + last - first]).tolist())
+    src, dst = (table[:, 0][ends[into_own]] for ends in (local.src, local.dst))
+    graph = comm.graph(src, dst, owned=(first, last))
+    vectors, offsets = vectors[into_own].copy(), offsets[into_own].copy()
+    start = int(graph._edges.ranges[comm.rank])
+    numbers = reverse[into_own] - into_own.start + start
+    cut = np.flatnonzero((src < first) | (src >= last))
+    numbers[cut] = _reverses(engine, ranges, src[cut], dst[cut], offsets[cut], cut + start)
+    return graph, vectors, offsets, numbers
+
+
+def _cells(
+    x: Values,
+    cutoff: float,
+    cell: Any,
+    pbc: Any,
+    owner: Counts,
+    batch: Any,
+) -> tuple[Counts, Counts]:
+    """Return a key of the cell of each point, and those of all cells around these.
+
+    Cells are no smaller than the cutoff, so neighbours are in the same or adjacent cells. Equal
+    keys of different cells are rare and cost a few more ghosts.
+    """
+    graphs = None if batch is None else 1 + int(owner.max(initial=0))
+    cells, periodic = _check_cell(cell, pbc, graphs)
+    place = np.minimum(owner, len(cells) - 1)
+    inverse, turning = np.linalg.inv(cells), periodic[place]
+    fraction = np.einsum("nd,ndk->nk", x, inverse[place])
+    reach = (cutoff * np.linalg.norm(inverse, axis=1) * (1 + 1e-9) + 1e-9)[place]
+    count = np.where(turning, np.maximum(np.floor(1 / reach), 1), 0).astype(np.int64)
+    inside = np.floor((fraction - np.floor(fraction)) * count)
+    index = np.where(turning, np.minimum(inside, count - 1), np.floor(fraction / reach))
+    rows = np.concatenate([owner[:, None], index.astype(np.int64), count], 1)
+    keys = _key(rows)
+    together = rows[np.argsort(keys, kind="stable")]
+    changes = (np.diff(together, axis=0, prepend=-1) != 0).any(1)
+    around = np.repeat(together[changes, None], len(_AROUND), 1)
+    index, size = around[:, :, 1:4], around[:, :, 4:]
+    index += _AROUND
+    index[...] = np.where(size > 0, index % np.maximum(size, 1), index)
+    return keys, np.unique(_key(around.reshape(-1, rows.shape[1])))
+
+
+def _key(rows: Counts) -> Counts:
+    """Return a number for the graph and the three indices of each cell."""
+    key = np.full(len(rows), _MIX)
+    for column in rows[:, :4].T.astype(np.uint64):
+        key = (key ^ column) * _MIX
+        key ^= key >> np.uint64(31)
+    return (key >> np.uint64(1)).astype(np.int64)
+
+
+def _fetch(engine: Engine, own: Counts, around: Counts, rows: Counts) -> Counts:
+    """Return the rows of other ranks in cells around own points.
+
+    A rank that depends on the cell alone is told who has points in it and who needs them.
+    """
+    having = _sent(engine, np.unique(own)[:, None])
+    needing = _sent(engine, around[:, None])
+    needing = needing[np.argsort(needing[:, 0], kind="stable")]
+    ends = [np.searchsorted(needing[:, 0], having[:, 0], side) for side in ("left", "right")]
+    counts = ends[1] - ends[0]
+    each = np.repeat(np.arange(len(having)), counts)
+    which = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts - ends[0], counts)
+    pairs = np.stack([having[each, 0], having[each, 1], needing[which, 1]], 1)
+    pairs = pairs[pairs[:, 1] != pairs[:, 2]]
+    orders = _pushed(engine, pairs[:, [0, 2]], pairs[:, 1])
+    order = np.argsort(own, kind="stable")
+    ends = [np.searchsorted(own[order], orders[:, 0], side) for side in ("left", "right")]
+    counts = ends[1] - ends[0]
+    which = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - ends[0], counts)
+    return _pushed(engine, rows[order[which]], np.repeat(orders[:, 1], counts))
+
+
+def _sent(engine: Engine, keys: Counts) -> Counts:
+    """Send keys to ranks that depend on these alone; return those received, with the sender."""
+    sender = np.full_like(keys, engine.rank)
+    return _pushed(engine, np.concatenate([keys, sender], 1), keys[:, 0] % engine.size)
+
+
+def _pushed(engine: Engine, rows: Counts, to: Counts) -> Counts:
+    """Send each row to a rank; return those received, in the order of ranks."""
+    counts = np.bincount(to, minlength=engine.size).astype(np.int64)
+    return engine.push(rows[np.argsort(to, kind="stable")], counts)[0]
+
+
+def _reverses(
+    engine: Engine, ranges: Counts, src: Counts, dst: Counts, offsets: Values, numbers: Counts
+) -> Counts:
+    """Return the numbers, through all ranks, of the reverses of edges from other ranks.
+
+    Two ranks have the same edges between them, each in one direction: in the same order each sends
+    the numbers of its own.
+    """
+    ranks = np.searchsorted(ranges[1:-1], src, side="right")
+    x, y, z = offsets.T
+    sent = np.lexsort((-z, -y, -x, dst, src, ranks))
+    kept = np.lexsort((z, y, x, src, dst, ranks))
+    counts = np.bincount(ranks, minlength=engine.size).astype(np.int64)
+    received, _ = engine.push(numbers[sent][:, None], counts)
+    found = np.empty_like(numbers)
+    found[kept] = received[:, 0]
+    return found
