@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._call.arrays import check_size
 from .._call.indices import MOST_EDGES, check_bounds, check_count, check_indices, check_integers
 from ._graph import CALLER, DistributedGraph
 from ._halo import Transfer, joined
@@ -22,22 +23,37 @@ if TYPE_CHECKING:
 class Nodes:
     """Nodes of one kind: the ranges of ranks, and numbers before and after a partition."""
 
-    def __init__(self, engine: Engine, ranges: Counts, part: Indices | None) -> None:
+    def __init__(
+        self, engine: Engine, ranges: Counts, part: Indices | None, parts: int | None
+    ) -> None:
         first, last = ranges[engine.rank : engine.rank + 2].tolist()
         self.ranges, self._before, self._engine = ranges, ranges, engine
         self.numbers = self.places = np.arange(first, last)
+        self.owners = np.arange(engine.size)
+        """Rank of each part."""
+        self.parts: Counts | None = None
+        """First node of each of a fixed number of parts, and the number of nodes."""
+        if parts is not None:
+            self.owners = np.arange(parts) * engine.size // parts
+            if part is None:
+                bounds = np.arange(1, parts) * int(ranges[-1]) // parts
+                part = np.searchsorted(bounds, self.numbers, side="right")
         self._moved = part is not None
         if part is not None:
-            counts = np.bincount(part, minlength=engine.size).astype(np.int64)
+            counts = np.bincount(part, minlength=len(self.owners)).astype(np.int64)
             table = engine.gather(counts)
-            self.ranges = joined(table.sum(0))
-            starts = self.ranges[:-1] + table[: engine.rank].sum(0)
+            firsts = joined(table.sum(0))
+            self.ranges = firsts[np.searchsorted(self.owners, np.arange(engine.size + 1))]
+            starts = firsts[:-1] + table[: engine.rank].sum(0)
             order = np.argsort(part, kind="stable")
             within = np.arange(len(part)) - (np.cumsum(counts) - counts)[part[order]]
             self.places = np.empty_like(self.numbers)
             self.places[order] = starts[part[order]] + within
-            moved, _ = engine.push(self.numbers[order][:, None], counts)
-            self.numbers = moved[:, 0]
+            pairs = np.stack([self.places, self.numbers], 1)[order]
+            to = np.bincount(self.owners, counts, engine.size).astype(np.int64)
+            moved, _ = engine.push(pairs, to)
+            self.numbers = moved[np.argsort(moved[:, 0]), 1]
+            self.parts = None if parts is None else firsts
 
     def renumbered(self, numbers: Counts) -> Counts:
         """Return the numbers of nodes after the partition."""
@@ -96,6 +112,7 @@ def build(
     owned_src: Range | None,
     part: npt.ArrayLike | None,
     part_src: npt.ArrayLike | None,
+    reproducible: int | None,
 ) -> DistributedGraph:
     """See `Communicator.graph`."""
     engine = comm._engine
@@ -108,15 +125,18 @@ def build(
         if owned_src is None and part_src is not None:
             raise ValueError(f"{CALLER}: part_src: expected None without owned_src, got parts")
         own = _check_range("owned", owned), _check_range("owned_src", owned_src or owned)
+        count, what = comm.size, "number of ranks"
+        if reproducible is not None:
+            count, what = check_size(f"{CALLER}: reproducible", reproducible), "number of parts"
         parts = [
-            None if p is None else _check_part(n, p, last - first, comm.size)
+            None if p is None else _check_part(n, p, last - first, count, what)
             for (n, p), (first, last) in zip(
                 (("part", part), ("part_src", part_src)), own, strict=True
             )
         ]
         return *(end.astype(np.int64, copy=False) for end in ends), *own, *parts
 
-    given = tuple(a is not None for a in (owned_src, part, part_src))
+    given = (*(a is not None for a in (owned_src, part, part_src)), reproducible)
     ends_src, ends_dst, own, own_src, parts, parts_src = comm._together(
         CALLER, check, lambda _: given
     )
@@ -128,7 +148,7 @@ def build(
         check_bounds(f"{CALLER}: src", ends_src, int(ranges_src[-1]), "number of sources")
         check_bounds(f"{CALLER}: dst", ends_dst, int(ranges[-1]), "number of destinations")
         outside = (ends_dst < own[0]) | (ends_dst >= own[1])
-        if parts is None and outside.any():
+        if parts is None and reproducible is None and outside.any():
             where = int(np.argmax(outside))
             raise IndexError(
                 f"{CALLER}: dst: expected own nodes, from {own[0]} to {own[1]}-1, got "
@@ -136,11 +156,13 @@ def build(
             )
 
     comm._together(CALLER, check_ends)
-    destinations = Nodes(engine, ranges, parts)
-    sources = destinations if owned_src is None else Nodes(engine, ranges_src, parts_src)
+    destinations = Nodes(engine, ranges, parts, reproducible)
+    sources = destinations
+    if owned_src is not None:
+        sources = Nodes(engine, ranges_src, parts_src, reproducible)
     numbers = sources.renumbered(ends_src), destinations.renumbered(ends_dst)
     edges = Edges(engine, table[:, 4])
-    if parts is not None:
+    if parts is not None or reproducible is not None:
         numbers = edges.moved(*numbers, destinations.ranges)
     return DistributedGraph(comm, *numbers, sources, destinations, edges)
 
@@ -167,10 +189,10 @@ def _check_ranges(table: Counts) -> None:
             before = last
 
 
-def _check_part(name: str, part: object, length: int, size: int) -> Indices:
+def _check_part(name: str, part: object, length: int, size: int, what: str) -> Indices:
     label = f"{CALLER}: {name}"
     parts = check_integers(label, part)
     if parts.shape != (length,):
         raise ValueError(f"{label}: expected shape ({length},), got {parts.shape}")
-    check_bounds(label, parts, size, "number of ranks")
+    check_bounds(label, parts, size, what)
     return parts

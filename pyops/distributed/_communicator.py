@@ -101,6 +101,7 @@ class Communicator:
         owned_src: Range | None = None,
         part: npt.ArrayLike | None = None,
         part_src: npt.ArrayLike | None = None,
+        reproducible: int | None = None,
     ) -> DistributedGraph:
         """Build a distributed graph from the edges that each rank has.
 
@@ -122,6 +123,12 @@ class Communicator:
             by it, and edges, which may then be those of any destination, are sent to its owner.
         part_src : array_like of int, shape (owned_src[1] - owned_src[0],), optional
             The same for source nodes.
+        reproducible : int, optional
+            Number of parts, for results with the same bits on any number of ranks and threads: a
+            rank has several parts, runs them one after another, and what they add to the same row
+            is added in the order of parts. `part` is then the part of each node, by default as many
+            nodes in each in their order; a rank gets parts that follow each other. The edges into a
+            node are to be given in the same order, through all ranks.
 
         Returns
         -------
@@ -135,7 +142,7 @@ class Communicator:
         """
         from ._build import build
 
-        return build(self, src, dst, owned, owned_src, part, part_src)
+        return build(self, src, dst, owned, owned_src, part, part_src, reproducible)
 
     def radius_graph(
         self,

@@ -63,6 +63,10 @@ def run(
     halos, targets = ([axes.get(name) for name in some] for some in (names, results))
     local = [None if a is None else plain(a) for a in arrays]
     _replace(local, halos, Halo.exchange)
+    if graph._parts is not None:
+        combined = _run_parts(phase, graph, local, others, wanted, plan)
+        _points.deliver(combined, out, accumulate)
+        return tuple(combined)
     scaled = _reads_degrees(phase)
     if scaled:
         _scale(graph, halos, local)
@@ -93,11 +97,29 @@ def run(
     _replace(found, targets, Halo.accumulate)
     _sum(graph, found, sums)
     if out is not None:
-        for i, given_out in enumerate(out):
-            if given_out is not None and kept[i]:
-                given_out[...] = given_out + found[i] if accumulate else found[i]
-                found[i] = given_out
+        late_out = [o if k else None for k, o in zip(kept, out, strict=True)]
+        _points.deliver(found, late_out, accumulate)
     return tuple(found)
+
+
+def _run_parts(
+    phase: Phase,
+    graph: DistributedGraph,
+    arrays: Sequence[Any],
+    options: Mapping[str, object],
+    wanted: Collection[str] | None,
+    plan: Plan,
+) -> list[Any]:
+    """Return the outputs of a call on a graph in parts, given the rows of all local sources."""
+    parts, axes = graph._parts, graph._axes
+    assert parts is not None
+    run, degrees = parts.run, graph._out_degrees() if _reads_degrees(phase) else None
+    slots = _without_seeds(phase, inputs_of(phase))
+    given = _without_seeds(phase, arrays)
+    made = graph.comm._together(
+        phase.caller, lambda: run(phase, slots, given, options, wanted, axes, degrees)
+    )
+    return parts.combine(phase, made, plan.outputs, plan.dtype, axes)
 
 
 @functools.cache
@@ -129,6 +151,8 @@ def _check(
             f"{caller}: graph: expected the same nodes as sources and destinations, got a graph "
             "with owned_src"
         )
+    if signature.indexed and graph._parts is not None:
+        raise ValueError(f"{caller}: graph: expected one that is not reproducible, got one")
     if signature.indexed and graph.local._ids is not None:
         raise ValueError(f"{caller}: graph: expected a row for each edge, got one with edge ids")
     plan = phase._plan(own, {**options}, wanted)

@@ -12,6 +12,7 @@ from .._call.indices import MOST_EDGES, Indices, check_count, check_indices
 from ..graph import Graph
 from ._communicator import Communicator, check_rows
 from ._halo import Halo
+from ._parts import Parts, own_parts
 
 if TYPE_CHECKING:
     from ._build import Edges, Nodes
@@ -34,6 +35,9 @@ class DistributedGraph:
     and ghosts, as `exchange` returns them, its destinations own rows. ``comm`` is the communicator.
     """
 
+    _parts: Parts | None
+    """Own parts of a reproducible graph."""
+
     def __init__(
         self,
         comm: Communicator,
@@ -51,6 +55,10 @@ class DistributedGraph:
         numbers = halo.local(src), dst - first
         local = comm._together(CALLER, lambda: Graph(*numbers, halo.size, last - first))
         self._complete(local, halo, {"num_dst": None, "num_entries": None, "num_edges": None})
+        if destinations.parts is not None:
+            parts = comm._together(CALLER, lambda: own_parts(destinations, comm.rank, local))
+            parts.plan(comm._engine, halo, sources.ranges)
+            self._parts = parts
 
     def _complete(self, local: Graph, halo: Halo, axes: dict[str, Halo | None]) -> None:
         self.local, self._halo = local, halo
@@ -60,7 +68,9 @@ class DistributedGraph:
         self._own = Graph([], [], sizes.num_src, sizes.num_dst)
         object.__setattr__(self._own, "_numbers", sizes)
         self._degrees: Values | None = None
+        self._shares: Values | None = None
         self._paired: PairedEdges | None = None
+        self._parts = None
 
     _here = staticmethod(contextlib.nullcontext)
 
@@ -189,6 +199,10 @@ class DistributedGraph:
         def check() -> tuple[Indices, int]:
             if not isinstance(replicated, (bool, np.bool_)):
                 raise TypeError(f"{caller}: replicated: expected True or False, got {replicated!r}")
+            if self._parts is not None and not replicated:
+                raise ValueError(
+                    f"{caller}: replicated: expected True for a reproducible graph, got False"
+                )
             ids = check_indices(f"{caller}: edge_ids", edge_ids)
             asked = 1 + int(ids.max(initial=-1)) if num_edges is None else num_edges
             return ids, check_count(f"{caller}: num_edges", asked, MOST_EDGES)
@@ -205,6 +219,10 @@ class DistributedGraph:
         graph._sources, graph._destinations = self._sources, self._destinations
         axes: dict[str, Halo | None] = {"num_dst": None, "num_entries": None}
         graph._complete(local, self._halo, axes if replicated else {**axes, "num_edges": None})
+        parts = self._parts
+        if parts is not None:
+            make = parts.with_edge_ids
+            graph._parts = self.comm._together(caller, lambda: make(ids, rows))
         return graph
 
     def _rows(self, label: str, given: npt.ArrayLike, length: int, name: str) -> Values:
@@ -218,14 +236,21 @@ class DistributedGraph:
 
         return self.comm._together(label, check, lambda a: (a.dtype.str, a.shape[1:]))
 
-    def _out_shares(self) -> Values:
-        """Return sqrt(local out-degree / out-degree) of each local source, collective at first."""
+    def _out_degrees(self) -> Values:
+        """Return the out-degree of each local source over all ranks, collective at first."""
         if self._degrees is None:
             local = np.diff(self.local._index("out_offsets")).astype(np.float64)
-            (own,) = self._halo.accumulate([local.copy()])
-            (whole,) = self._halo.exchange([own])
-            self._degrees = np.sqrt(local / np.maximum(whole, 1))
+            (own,) = self._halo.accumulate([local])
+            (self._degrees,) = self._halo.exchange([own])
         return self._degrees
+
+    def _out_shares(self) -> Values:
+        """Return sqrt(local out-degree / out-degree) of each local source, collective at first."""
+        if self._shares is None:
+            whole = self._out_degrees()
+            local = np.diff(self.local._index("out_offsets"))
+            self._shares = np.sqrt(local / np.maximum(whole, 1))
+        return self._shares
 
     def _pairs(self) -> PairedEdges:
         """Return the own edges and those out of own nodes, collective at first."""

@@ -75,6 +75,11 @@ class Halo:
         self.own = slice(self.below, self.below + self.owned)
         self.transfer = Transfer(engine, ranges, self.ghosts)
 
+    def numbers(self) -> Counts:
+        """Return the global numbers of all rows."""
+        own = np.arange(self.first, self.last)
+        return np.concatenate([self.ghosts[: self.below], own, self.ghosts[self.below :]])
+
     def local(self, numbers: Counts) -> Counts:
         """Return local numbers of global ones."""
         found = numbers - (self.first - self.below)

@@ -39,8 +39,8 @@ def distributed_radius_graph(
 
     def check() -> Counts:
         fits = isinstance(positions, np.ndarray) and positions.shape[1:] == (3,)
-        none = None if batch is None else []
-        radius_graph(positions[:0] if fits else positions, cutoff, cell=cell, pbc=pbc, batch=none)
+        some = positions[:0] if fits else positions
+        radius_graph(some, cutoff, cell=cell, pbc=pbc, batch=None if batch is None else [])
         if not np.isfinite(positions).all():
             raise ValueError(f"{CALLER}: positions: expected finite numbers, got others")
         owner = np.zeros(len(positions), np.int64)

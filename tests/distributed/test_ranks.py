@@ -103,6 +103,28 @@ def test_partitions(mpi, ranks):
     passes(mpi, ranks, "graphs", "partitions")
 
 
+@pytest.fixture(scope="module")
+def digests():
+    """Digests of one rank of one thread, with the first MPI."""
+    done = start(next(iter(MPIS)), 1, "parts", "digests")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("ranks", "threads"), [(1, 3), (2, 1), (3, 2), (4, 1)])
+def test_same_bits(mpi, digests, ranks, threads):
+    """The number of ranks and threads, and the MPI, change no bit of a graph in parts."""
+    done = start(mpi, ranks, "parts", "digests", OMP_NUM_THREADS=str(threads))
+    assert done.returncode == 0, done.stderr
+    assert len(digests.splitlines()) > 1000
+    assert done.stdout.splitlines() == digests.splitlines()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_parts(mpi, ranks):
+    passes(mpi, ranks, "parts", "distribution")
+
+
 @pytest.mark.parametrize("threads", [None, "1"])
 def test_threads(mpi, threads):
     passes(mpi, 2, "graphs", "threads", OMP_NUM_THREADS=threads)

@@ -87,7 +87,7 @@ def messages():
     """A rank gets positions of points near its own alone."""
     comm = Communicator()
     rng = np.random.default_rng(comm.rank)
-    x = rng.random((300, 3)) + [[10 * comm.rank, 0, 0]]  # blocks far from each other
+    x = rng.random((300, 3)) + 10 * comm.rank  # blocks far from each other
     seen = []
     engine = type(comm._engine)
     right = engine.push

@@ -1,0 +1,182 @@
+"""Distributed graphs in a fixed number of parts, for the same bits on any number of ranks.
+
+A rank has some of the parts, runs a call on one after another, and what they add to the same row is
+added in the order of parts, wherever they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..graph import Graph
+from ._halo import flat
+from ._mpi import segments
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from .._call.indices import Indices
+    from .._call.phase import Phase
+    from ._build import Nodes
+    from ._halo import Halo
+    from ._mpi import Counts, Engine, Values
+
+
+class Part(NamedTuple):
+    """Destinations of a part, the entries into them, and the sources of these."""
+
+    graph: Graph
+    rows: slice
+    entries: Counts
+    sources: Counts
+    """Local numbers, ascending."""
+
+    def of(self, axes: Collection[str]) -> dict[str, Any]:
+        """Return the rows of this part, for axes that are distributed."""
+        rows = {"num_src": self.sources, "num_dst": self.rows}
+        rows |= {"num_edges": self.entries, "num_entries": self.entries}
+        return {name: index for name, index in rows.items() if name in axes}
+
+
+class Parts:
+    """Parts of a rank, and the messages that bring what they add to rows to the owners of these.
+
+    `firsts` holds the first own destination of each part of this rank, and the number of own
+    destinations; `number` is the number of the first part.
+    """
+
+    def __init__(self, local: Graph, firsts: Counts, number: int) -> None:
+        self._number = number
+        where = np.searchsorted(firsts[1:], local.dst, side="right")
+        order = np.argsort(where, kind="stable")
+        ends = np.searchsorted(where[order], np.arange(len(firsts)))
+        self.parts = []
+        for k in range(len(firsts) - 1):
+            rows = slice(int(firsts[k]), int(firsts[k + 1]))
+            entries = order[ends[k] : ends[k + 1]]
+            src = local.src[entries]
+            sources = np.unique(src).astype(np.int64)
+            ends_of_part = np.searchsorted(sources, src), local.dst[entries] - rows.start
+            graph = Graph(*ends_of_part, len(sources), rows.stop - rows.start)
+            self.parts.append(Part(graph, rows, entries, sources))
+
+    def plan(self, engine: Engine, halo: Halo, ranges: Counts) -> None:
+        """Agree with other ranks on messages, given the ranges of sources; collective."""
+        self._engine = engine
+        counts = [len(part.sources) for part in self.parts]
+        places = np.concatenate([np.empty(0, np.int64), *(part.sources for part in self.parts)])
+        numbers = halo.numbers()[places]
+        which = np.repeat(self._number + np.arange(len(counts)), counts)
+        owners = np.searchsorted(ranges[1:-1], numbers, side="right")
+        self._sent = np.argsort(owners, kind="stable")
+        outgoing = np.bincount(owners, minlength=engine.size).astype(np.int64)
+        found, incoming = engine.push(np.stack([numbers, which], 1)[self._sent], outgoing)
+        self._to, self._source = segments(outgoing), segments(incoming)
+        self._order = np.lexsort((found[:, 1], found[:, 0]))
+        rows = found[self._order, 0] - halo.first
+        self._starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        self._targets = rows[self._starts]
+
+    def with_edge_ids(self, ids: Indices, rows: int) -> Parts:
+        """Return the parts of a graph whose entries have other ids."""
+        found = object.__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        found.parts = [
+            p._replace(graph=p.graph.with_edge_ids(ids[p.entries], rows)) for p in self.parts
+        ]
+        return found
+
+    def run(
+        self,
+        phase: Phase,
+        slots: Sequence[str],
+        arguments: Sequence[Values | None],
+        options: Mapping[str, object],
+        wanted: Collection[str] | None,
+        axes: Collection[str],
+        degrees: Values | None,
+    ) -> list[tuple[Values | None, ...]]:
+        """Return the outputs of a phase for each part, given the rows of all local sources.
+
+        `slots` are the first axes of the arguments, `axes` those that are distributed. If `degrees`
+        are given, those of local sources over all ranks, kernels normalise by them.
+        """
+        results = tuple(shape[0].text for shape in phase.outputs.values())
+        made = []
+        for part in self.parts:
+            shares = None
+            if degrees is not None:
+                own = np.diff(part.graph._index("out_offsets"))
+                shares = np.sqrt(own / np.maximum(degrees[part.sources], 1))
+            rows = part.of(axes)
+            given = [
+                a if a is None or name not in rows else np.ascontiguousarray(a[rows[name]])
+                for name, a in zip(slots, arguments, strict=True)
+            ]
+            given = _scaled(slots, given, shares)
+            found = phase.run([part.graph, *given], dict(options), wanted)
+            made.append(tuple(_scaled(results, found, shares)))
+        return made
+
+    def combine(
+        self,
+        phase: Phase,
+        made: Sequence[Sequence[Values | None]],
+        shapes: Sequence[tuple[int, ...] | None],
+        dtype: np.dtype[Any],
+        axes: Collection[str],
+    ) -> list[Values | None]:
+        """Return the outputs of own rows, and of replicated arrays, from those of the parts."""
+        found: list[Values | None] = []
+        for k, (name, shape) in enumerate(zip(phase.outputs, shapes, strict=True)):
+            axis = phase.outputs[name][0].text
+            if shape is None:
+                found.append(None)
+                continue
+            pieces: Any = [outputs[k] for outputs in made]
+            whole = np.zeros(shape, dtype)
+            if axis == "num_src" and axis in axes:
+                self._collect(whole, np.concatenate([np.empty((0, *shape[1:]), dtype), *pieces]))
+            elif axis not in axes:
+                stack = np.array(pieces, dtype).reshape(len(pieces), whole.size)
+                rows, _ = self._engine.rows(stack)
+                whole = np.add.reduce(rows, axis=0).reshape(shape)
+            elif name == "alpha":  # in the order of destinations
+                whole = np.concatenate([whole[:0], *pieces])
+            else:
+                for part, piece in zip(self.parts, pieces, strict=True):
+                    whole[part.of(axes)[axis]] = piece
+            found.append(whole)
+        return found
+
+    def _collect(self, whole: Values, rows: Values) -> None:
+        """Add the rows of the sources of each part to those of their owners, in part order."""
+        matrix = flat(rows)[self._sent]
+        received = np.empty((len(self._order), matrix.shape[1]), rows.dtype)
+        self._engine.exchange(matrix, self._to, received, self._source)
+        if len(received):
+            sums = np.add.reduceat(received[self._order], self._starts, axis=0)
+            flat(whole)[self._targets] = sums
+
+
+def own_parts(nodes: Nodes, rank: int, local: Graph) -> Parts:
+    """Return the parts of a rank, given all parts of the destinations."""
+    assert nodes.parts is not None
+    first, last = np.searchsorted(nodes.owners, [rank, rank + 1])
+    return Parts(local, nodes.parts[first : last + 1] - nodes.ranges[rank], int(first))
+
+
+def _scaled(
+    names: Sequence[str], arrays: Sequence[Values | None], shares: Values | None
+) -> list[Values | None]:
+    """Scale rows of sources from the normalisation by degrees of a part to that by all."""
+    if shares is None:
+        return [*arrays]
+    return [
+        a
+        if a is None or name != "num_src"
+        else a * shares.astype(a.dtype).reshape(-1, *[1] * (a.ndim - 1))
+        for name, a in zip(names, arrays, strict=True)
+    ]
