@@ -151,6 +151,21 @@ def test_example(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_benchmark(tmp_path):
+    """`./run bench ranks` measures all that it lists."""
+    pytest.importorskip("pymetis")
+    if "MPICH" not in MPIS:
+        pytest.skip("needs the mpiexec beside the interpreter")
+    target = tmp_path / "ranks.json"
+    sizes = "--nodes=1000", "--rounds=1", "--parts", "2", "5", f"--output={target}"
+    command = [sys.executable, "-m", "benchmarks.ranks", *sizes]
+    subprocess.run(command, cwd=ROOT, env=os.environ | ENVIRONMENT, check=True)
+    found = json.loads(target.read_text())
+    assert [row["parts"] for row in found["halos"]] == [2, 5]
+    assert [len(row["megabytes"]) for row in found["memory"]] == [8] * 3
+    assert all(0 < e < 1 for row in found["estimate"] for e in row["efficiency"].values())
+
+
 FAILURES = {
     "raise": "ValueError: rank 1 is out of luck",
     "exit": "rank 1 of 3 has ended while others wait for it",
