@@ -9,7 +9,7 @@ import numpy as np
 from .._call.arrays import check_size
 from .._call.indices import MOST_EDGES, check_bounds, check_count, check_indices, check_integers
 from ._graph import CALLER, DistributedGraph
-from ._halo import Transfer, joined
+from ._halo import Transfer, by_rank, joined
 from ._mpi import segments
 
 if TYPE_CHECKING:
@@ -59,9 +59,15 @@ class Nodes:
         """Return the numbers of nodes after the partition."""
         if not self._moved:
             return numbers
-        unique, where = np.unique(numbers, return_inverse=True)
+        first, last = self._before[self._engine.rank : self._engine.rank + 2].tolist()
+        outside = np.flatnonzero((numbers < first) | (numbers >= last))
+        unique, where = np.unique(numbers[outside], return_inverse=True)
         places = Transfer(self._engine, self._before, unique).fetch(self.places[:, None])
-        found: Counts = places[where, 0]
+        if len(outside) == len(numbers):
+            found: Counts = places[where, 0]
+            return found
+        found = self.places.take(numbers - first, mode="clip")
+        found[outside] = places[where, 0]
         return found
 
 
@@ -89,9 +95,9 @@ class Edges:
         """Send each edge to the rank in whose range its destination is; return the own ends."""
         engine = self._engine
         to = np.searchsorted(owners[1:-1], dst, side="right")
-        order = np.argsort(to, kind="stable")
-        counts = np.bincount(to, minlength=engine.size).astype(np.int64)
-        rows, received = engine.push(np.stack([src, dst, self.numbers], 1)[order], counts)
+        order, counts = by_rank(to, engine.size)
+        ends = [end[order] for end in (src, dst, self.numbers)]
+        rows, received = engine.push(np.stack(ends, 1), counts)
         self.ranges = joined(engine.gather(np.array([len(rows)]))[:, 0])
         first, last = self.ranges[engine.rank : engine.rank + 2].tolist()
         answer = np.empty((len(src), 1), np.int64)

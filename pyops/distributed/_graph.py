@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .._call.indices import MOST_EDGES, Indices, check_count, check_indices
 from ..graph import Graph
 from ._communicator import Communicator, check_rows
-from ._halo import Halo
+from ._halo import Halo, by_rank
 from ._parts import Parts, own_parts
 
 if TYPE_CHECKING:
@@ -284,9 +284,8 @@ class PairedEdges:
         edges = np.arange(*ranges[engine.rank : engine.rank + 2])
         owners = np.searchsorted(graph._sources.ranges[1:-1], src, side="right")
         cut = np.flatnonzero(owners != engine.rank)
-        cut = cut[np.argsort(owners[cut], kind="stable")]
-        counts = np.bincount(owners[cut], minlength=engine.size).astype(np.int64)
-        rows, _ = engine.push(np.stack([edges, src, dst], 1)[cut], counts)
+        order, counts = by_rank(owners[cut], engine.size)
+        rows, _ = engine.push(np.stack([edges, src, dst], 1)[cut[order]], counts)
         rows = rows[np.argsort(rows[:, 0])]
         self.halo = Halo(engine, ranges, rows[:, 0])
         below = self.halo.below

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._call.indices import pack_rows
 from .._call.memory import new_array
 from ._mpi import segments
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 def joined(lengths: Counts) -> Counts:
     """Return the first row of each rank, and the number of all rows."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def by_rank(ranks: Counts, size: int) -> tuple[Counts, Counts]:
+    """Return the order in which rows go to these ranks, and how many go to each."""
+    offsets, order = pack_rows(ranks, size)
+    return (order - 1).astype(np.int64), np.diff(offsets).astype(np.int64)
 
 
 class Transfer:

@@ -137,10 +137,14 @@ class Engine:
         if outgoing.shape[1] == 0:
             return incoming
         row, comm = self._row(outgoing.dtype, outgoing.shape[1]), self._comm
+        received, sent = ([s for s in some if s[0] != self.rank] for some in (source, to))
         requests = [
-            *(comm.Irecv([incoming[a:b], b - a, row], rank, _ROWS) for rank, a, b in source),
-            *(comm.Isend([outgoing[a:b], b - a, row], rank, _ROWS) for rank, a, b in to),
+            *(comm.Irecv([incoming[a:b], b - a, row], rank, _ROWS) for rank, a, b in received),
+            *(comm.Isend([outgoing[a:b], b - a, row], rank, _ROWS) for rank, a, b in sent),
         ]
+        own = ([slice(a, b) for rank, a, b in some if rank == self.rank] for some in (source, to))
+        for here, there in zip(*own, strict=True):
+            incoming[here] = outgoing[there]
         self._wait(*requests)
         return incoming
 

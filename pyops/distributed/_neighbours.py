@@ -9,7 +9,7 @@ import numpy as np
 
 from .._call.indices import check_indices
 from ..neighbours import _check_cell, radius_graph
-from ._halo import joined
+from ._halo import by_rank, joined
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -163,8 +163,8 @@ def _sent(engine: Engine, keys: Counts) -> Counts:
 
 def _pushed(engine: Engine, rows: Counts, to: Counts) -> Counts:
     """Send each row to a rank; return those received, in the order of ranks."""
-    counts = np.bincount(to, minlength=engine.size).astype(np.int64)
-    return engine.push(rows[np.argsort(to, kind="stable")], counts)[0]
+    order, counts = by_rank(to, engine.size)
+    return engine.push(rows[order], counts)[0]
 
 
 def _reverses(

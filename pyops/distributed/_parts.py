@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..graph import Graph
-from ._halo import flat
+from ._halo import by_rank, flat, joined
 from ._mpi import segments
 
 if TYPE_CHECKING:
@@ -50,17 +50,16 @@ class Parts:
     def __init__(self, local: Graph, firsts: Counts, number: int) -> None:
         self._number = number
         where = np.searchsorted(firsts[1:], local.dst, side="right")
-        order = np.argsort(where, kind="stable")
-        ends = np.searchsorted(where[order], np.arange(len(firsts)))
+        order, counts = by_rank(where, max(1, len(firsts) - 1))
+        ends = joined(counts)
         self.parts = []
         for k in range(len(firsts) - 1):
             rows = slice(int(firsts[k]), int(firsts[k + 1]))
             entries = order[ends[k] : ends[k + 1]]
-            src = local.src[entries]
-            sources = np.unique(src).astype(np.int64)
-            ends_of_part = np.searchsorted(sources, src), local.dst[entries] - rows.start
-            graph = Graph(*ends_of_part, len(sources), rows.stop - rows.start)
-            self.parts.append(Part(graph, rows, entries, sources))
+            sources, src = np.unique(local.src[entries], return_inverse=True)
+            dst = local.dst[entries] - rows.start
+            graph = Graph(src, dst, len(sources), rows.stop - rows.start)
+            self.parts.append(Part(graph, rows, entries, sources.astype(np.int64)))
 
     def plan(self, engine: Engine, halo: Halo, ranges: Counts) -> None:
         """Agree with other ranks on messages, given the ranges of sources; collective."""
@@ -70,8 +69,7 @@ class Parts:
         numbers = halo.numbers()[places]
         which = np.repeat(self._number + np.arange(len(counts)), counts)
         owners = np.searchsorted(ranges[1:-1], numbers, side="right")
-        self._sent = np.argsort(owners, kind="stable")
-        outgoing = np.bincount(owners, minlength=engine.size).astype(np.int64)
+        self._sent, outgoing = by_rank(owners, engine.size)
         found, incoming = engine.push(np.stack([numbers, which], 1)[self._sent], outgoing)
         self._to, self._source = segments(outgoing), segments(incoming)
         self._order = np.lexsort((found[:, 1], found[:, 0]))
