@@ -17,7 +17,7 @@ from .._call.operator import OPERATORS
 from ._halo import joined
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from .._call.phase import Phase
     from .._call.types import Array
@@ -48,10 +48,14 @@ def run(
     wants = {n: s for n, s in zip(phase.outputs, shapes, strict=True) if s is not None}
     held = {s.name: a for s, a in zip(phase.slots, arrays, strict=True) if a is not None}
     if phase.signature.name == "orthonormalize":
-        basis = _Rotated(comm, [*held.values()])
-        made = basis.run(phase.name, [held.get(s.name) for s in _taken(phase)], wants)
-        pairs = zip(phase.outputs, made, strict=True)
-        results = {name: array for name, array in pairs if array is not None}
+        basis, gy = _Basis(comm, held["basis"], held.get("hbasis")), held.get("gy")
+        compute: dict[str, Callable[[], Values]] = {
+            "y": basis.value,
+            "dgy": basis.along,
+            "gbasis": lambda: basis.gradient(gy, None),
+            "dbasis": lambda: basis.gradient(None, gy),
+        }
+        results = {name: compute[name]() for name in phase.outputs if name in wants}
     else:
         results = _transform(phase, comm, held, wants, lengths)
     dtype = next(iter(held.values())).dtype.newbyteorder("=")
@@ -184,47 +188,6 @@ def _check_sizes(phase: Phase, arrays: Sequence[Array | None], points: int) -> N
                 )
 
 
-class _Rotated:
-    """Columns over the points of all ranks, in orthonormal coordinates of few dimensions.
-
-    Orthonormalisation commutes with rotations of the points, and so do its derivatives, whose
-    columns are combinations of the columns that they are given. So each rank replaces its rows of
-    all columns by their triangular factor (TSQR), or keeps them if there are fewer rows than
-    columns; these rows of all ranks are few, and the phases of one rank apply to them.
-    """
-
-    def __init__(self, comm: Communicator, columns: Sequence[Values]) -> None:
-        self._comm = comm
-        caller = "orthonormalize"
-        self._turn, rows = comm._together(caller, lambda: _triangle(columns))
-        rows, counts = comm._engine.rows(rows)
-        first = joined(counts)[comm.rank]
-        self._own = slice(int(first), int(first + counts[comm.rank]))
-        widths = np.cumsum([c.shape[1] for c in columns])[:-1]
-        dtype = columns[0].dtype.newbyteorder("=")
-        parts = [np.ascontiguousarray(part, dtype) for part in np.split(rows, widths, axis=1)]
-        self._columns = {id(c): part for c, part in zip(columns, parts, strict=True)}
-
-    def run(
-        self, phase: str, columns: Sequence[Values | None], wanted: Collection[str]
-    ) -> list[Values | None]:
-        """Return the outputs of a phase of `orthonormalize`, for columns given at first."""
-        given = [None if c is None else self._columns[id(c)] for c in columns]
-        names = None if phase in ("forward", "jvp") else [n[1:] for n in wanted]
-        found = OPERATORS["orthonormalize"].run(phase, given, {}, names)
-        return [None if f is None else self._turned(f[self._own]) for f in found]
-
-    def _turned(self, rows: Values) -> Values:
-        """Return the own points of rows."""
-        return rows if self._turn is None else self._turn @ rows
-
-
-def _triangle(columns: Sequence[Values]) -> tuple[Values | None, Values]:
-    """Return orthonormal columns and the factor by which they give these; the rows, if few."""
-    rows = np.concatenate(columns, axis=1, dtype=np.float64)
-    return np.linalg.qr(rows) if len(rows) > rows.shape[1] else (None, rows)
-
-
 class _Table(Protocol):
     """Matrix (points, modes) of own points that depends on a parameter."""
 
@@ -239,32 +202,82 @@ class _Table(Protocol):
 
 
 class _Basis:
-    """Orthonormalised basis."""
+    """Orthonormalised basis B = Q R, and its derivatives; R is the same on all ranks.
 
-    def __init__(
-        self, comm: Communicator, basis: Values, h: Values | None, seeds: Sequence[Values | None]
-    ) -> None:
-        self._basis, self._h = basis, h
-        given = [basis, h, *seeds]
-        self._rotated = _Rotated(comm, [c for c in given if c is not None])
+    Each rank orthonormalises its rows, B = Q1 T, all ranks orthonormalise the T of all, and Q = Q1
+    times the own rows of the result (TSQR). Rows that are no more than columns are passed on as T.
+    The derivatives follow from sums over ranks of products of columns; see
+    docs/explanation/orthogonal.md.
+    """
+
+    def __init__(self, comm: Communicator, basis: Values, h: Values | None) -> None:
+        self._engine = comm._engine
+        orthonormalize = OPERATORS["orthonormalize"]
+
+        def factor() -> tuple[Values | None, Values]:
+            wide = np.ascontiguousarray(basis, np.float64)
+            if len(wide) <= wide.shape[1]:
+                return None, wide
+            own: Values = orthonormalize(wide)
+            return own, own.T @ wide
+
+        caller = "orthonormalize"
+        own, factors = comm._together(caller, factor)
+        rows, counts = comm._engine.rows(factors)
+        # Which columns depend on others is a question of the precision of the basis.
+        narrow = np.ascontiguousarray(rows, basis.dtype.newbyteorder("="))
+        whole = comm._together(caller, lambda: orthonormalize(narrow)).astype(np.float64)
+        first, last = joined(counts)[comm.rank : comm.rank + 2]
+        self._q: Values = whole[first:last] if own is None else own @ whole[first:last]
+        self._r = np.triu(whole.T @ rows)
+        self._dependent = ~whole.any(0)
+        self._r[:, self._dependent] = np.eye(len(self._r))[:, self._dependent]
+        self._w = None
+        if h is not None:
+            self._w = _over(self._masked(h), self._r)
+            a = self._dots(self._q, self._w)
+            self._u = np.triu(a) + np.tril(a, -1).T
 
     def value(self) -> Values:
-        return self._one("forward", [self._basis], ["y"])
+        return self._q
 
     def along(self) -> Values:
-        return self._one("jvp", [self._basis, self._h], ["dgy"])
+        if self._w is None:
+            return np.zeros_like(self._q)
+        return self._masked(self._w - self._q @ self._u)
 
     def gradient(self, first: Values | None, second: Values | None) -> Values:
-        total = 0.0 * self._basis
-        if first is not None:
-            total += self._one("backward", [self._basis, first], ["gbasis"])
-        if second is not None:
-            total += self._one("double_backward", [self._basis, second, self._h], ["dbasis"])
-        return total
+        by_q = np.zeros_like(self._q) if first is None else self._masked(first)
+        by_r = np.zeros_like(self._r)  # R times the transposed gradient by R
+        if second is not None and self._w is not None:
+            second = self._masked(second)
+            symmetric = _symmetric(-self._dots(second, self._q))
+            by_w = second + self._q @ symmetric
+            by_q = by_q + self._w @ symmetric - second @ self._u.T
+            by_r = -self._dots(by_w, self._w)
+        symmetric = _symmetric(by_r - self._dots(by_q, self._q))
+        found = by_q + self._q @ symmetric
+        return self._masked(np.linalg.solve(self._r, found.T).T)
 
-    def _one(self, phase: str, columns: Sequence[Values | None], wanted: Collection[str]) -> Values:
-        (found,) = (f for f in self._rotated.run(phase, columns, wanted) if f is not None)
+    def _dots(self, a: Values, b: Values) -> Values:
+        return self._engine.sum(a.T @ b)
+
+    def _masked(self, columns: Values) -> Values:
+        """Return the columns with zeros for those that depend on others."""
+        found: Values = np.where(self._dependent, 0.0, columns)
         return found
+
+
+def _symmetric(matrix: Values) -> Values:
+    """Return the symmetric matrix with this lower triangle."""
+    found: Values = np.tril(matrix) + np.tril(matrix, -1).T
+    return found
+
+
+def _over(columns: Values, r: Values) -> Values:
+    """Return columns times the inverse of an upper triangular matrix, without pivoting."""
+    found: Values = np.linalg.solve(r.T[::-1, ::-1], columns.T[::-1])[::-1].T
+    return found
 
 
 class _Exponentials:
@@ -334,7 +347,7 @@ def _transform(
         second = _product(a, b) if along is not None else None
     table: _Table
     if signature.name.startswith("ono_"):
-        table = _Basis(comm, held[parameter], along, [first, second])
+        table = _Basis(comm, held[parameter], along)
     else:
         table = _Exponentials(comm, held[parameter], along, lengths)
     matrices = [table.value(), None if along is None else table.along()]
