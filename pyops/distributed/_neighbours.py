@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .._call.indices import check_indices
 from ..neighbours import _check_cell, radius_graph
 from ._halo import by_rank, joined
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from .._call.indices import Indices
     from ._communicator import Communicator
     from ._graph import DistributedGraph
@@ -66,10 +65,11 @@ def distributed_radius_graph(
     engine = comm._engine
     ranges = joined(engine.gather(np.array([len(owner)]))[:, 0])
     first, last = ranges[comm.rank : comm.rank + 2].tolist()
-    own, around = comm._together(
-        CALLER, lambda: _cells(positions.astype(np.float64), float(cutoff), cell, pbc, owner, batch)
-    )
-    bits = positions.astype(np.float64).view(np.int64)
+    x = positions.astype(np.float64)
+    lattice = comm._together(CALLER, lambda: _lattice(x, float(cutoff), cell, pbc, owner, batch))
+    farthest = -float(engine.min(np.array([-abs(lattice.place).max(initial=0)]))[0])
+    own, around = comm._together(CALLER, lambda: _cells(lattice, owner, farthest))
+    bits = x.view(np.int64)
     rows = np.concatenate([np.arange(first, last)[:, None], owner[:, None], bits], 1)
     ghosts = _fetch(engine, own, around, rows)
     ghosts = ghosts[np.argsort(ghosts[:, 0])]
@@ -91,36 +91,46 @@ def distributed_radius_graph(
     return graph, vectors, offsets, numbers
 
 
-def _cells(
-    x: Values,
-    cutoff: float,
-    cell: Any,
-    pbc: Any,
-    owner: Counts,
-    batch: Any,
-) -> tuple[Counts, Counts]:
-    """Return a key of the cell of each point, and those of all cells around these.
+class _Lattice(NamedTuple):
+    """Positions in units of the cell, the cutoff in these units, and periodic directions."""
 
-    Cells are no smaller than the cutoff, so neighbours are in the same or adjacent cells. Equal
-    keys of different cells are rare and cost a few more ghosts.
-    """
+    place: Values
+    reach: Values
+    turning: npt.NDArray[np.bool_]
+
+
+def _lattice(
+    x: Values, cutoff: float, cell: Any, pbc: Any, owner: Counts, batch: object
+) -> _Lattice:
     graphs = None if batch is None else 1 + int(owner.max(initial=0))
     cells, periodic = _check_cell(cell, pbc, graphs)
-    place = np.minimum(owner, len(cells) - 1)
-    inverse, turning = np.linalg.inv(cells), periodic[place]
-    fraction = np.einsum("nd,ndk->nk", x, inverse[place])
-    reach = (cutoff * np.linalg.norm(inverse, axis=1) * (1 + 1e-9) + 1e-9)[place]
+    which = np.minimum(owner, len(cells) - 1)
+    inverse = np.linalg.inv(cells)
+    reach = cutoff * np.linalg.norm(inverse, axis=1)
+    return _Lattice(np.einsum("nd,ndk->nk", x, inverse[which]), reach[which], periodic[which])
+
+
+def _cells(lattice: _Lattice, owner: Counts, farthest: float) -> tuple[Counts, Counts]:
+    """Return a key of the cell of each point, and those of all cells around these.
+
+    Cells are no smaller than the cutoff, and rounding, of the largest coordinate of all ranks. So
+    neighbours are in the same or adjacent cells. Equal keys of different cells are rare and cost a
+    few more ghosts.
+    """
+    place, reach, turning = lattice
+    reach = reach * (1 + 1e-9) + 1e-9 + 16 * np.finfo(np.float64).eps * farthest
     count = np.where(turning, np.maximum(np.floor(1 / reach), 1), 0).astype(np.int64)
-    inside = np.floor((fraction - np.floor(fraction)) * count)
-    index = np.where(turning, np.minimum(inside, count - 1), np.floor(fraction / reach))
-    rows = np.concatenate([owner[:, None], index.astype(np.int64), count], 1)
+    inside = np.floor((place - np.floor(place)) * count)
+    index = np.where(turning, np.minimum(inside, count - 1), np.floor(place / reach))
+    with np.errstate(invalid="ignore"):  # beyond int64 all are one cell
+        rows = np.concatenate([owner[:, None], index.astype(np.int64), count], 1)
     keys = _key(rows)
     together = rows[np.argsort(keys, kind="stable")]
     changes = (np.diff(together, axis=0, prepend=-1) != 0).any(1)
     around = np.repeat(together[changes, None], len(_AROUND), 1)
-    index, size = around[:, :, 1:4], around[:, :, 4:]
-    index += _AROUND
-    index[...] = np.where(size > 0, index % np.maximum(size, 1), index)
+    numbers, size = around[:, :, 1:4], around[:, :, 4:]
+    numbers += _AROUND
+    numbers[...] = np.where(size > 0, numbers % np.maximum(size, 1), numbers)
     return keys, np.unique(_key(around.reshape(-1, rows.shape[1])))
 
 

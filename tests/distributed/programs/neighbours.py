@@ -59,6 +59,11 @@ def same():
             cutoff = min(cutoff, 1.3) if name == "small cell" else cutoff
             for dtype in np.float64, np.float32:
                 compare(comm, rng, count, cutoff, dtype, options)
+    far = np.stack([1e9 + 0.7 * np.arange(60.0), np.zeros(60), np.zeros(60)], 1)  # rounded
+    first, last = (60 * rank // comm.size for rank in (comm.rank, comm.rank + 1))
+    whole, *_ = pyops.radius_graph(far, 0.7)
+    graph, *_ = comm.radius_graph(far[first:last], 0.7)
+    assert graph.num_edges == ((whole.dst >= first) & (whole.dst < last)).sum()
     copies = np.ones((4 * (comm.rank + 1), 3))  # all points at one place
     graph, vectors, *_ = comm.radius_graph(copies, 0.5)
     total = 2 * comm.size * (comm.size + 1)
