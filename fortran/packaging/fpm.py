@@ -1,6 +1,9 @@
-"""Write a package for fpm, the Fortran package manager: fpm.py FOLDER VERSION pyops.h *.f90 *.c
+"""Write a package for fpm, the Fortran package manager.
+
+    fpm.py FOLDER VERSION *.f90 *.c --include pyops.h *.f90
 
 The package holds the expanded sources: it needs no fypp or Python, and suits any build system.
+Programs include the last files.
 """
 
 import re
@@ -40,7 +43,8 @@ README = """\
     fpm run --example gno_conv --profile release --flag "{flags}"
 
 In the manifest of a project: `pyops = {{ path = "..." }}`. `-DPYOPS_VECTOR=` is the length of the
-vectors in bytes: 16, 32 (AVX2) or 64 (AVX-512). The header for C is in include/.
+vectors in bytes: 16, 32 (AVX2) or 64 (AVX-512). The header for C is in include/,
+beside the sources that a program over the ranks of MPI includes.
 """
 FLAGS = (
     "-O3 -march=native -fno-math-errno -fno-trapping-math -fno-version-loops-for-strides "
@@ -106,14 +110,16 @@ def write_sources(sources: list[Path], folder: Path) -> None:
         (folder / f"micro_gemm_{kind}.F90").write_text(text)
 
 
-def write_package(folder: Path, version: str, header: Path, sources: list[Path]) -> None:
+def write_package(folder: Path, version: str, sources: list[Path], included: list[Path]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     write_sources(sources, folder / "src")
     (folder / "include").mkdir()
-    shutil.copy(header, folder / "include")
+    for source in included:
+        shutil.copy(source, folder / "include")
     (folder / "example").mkdir()
     for example in (ROOT / "examples" / "fortran").glob("*.[cf]*"):
-        shutil.copy(example, folder / "example")
+        if example.stem != "ranks":  # needs MPI
+            shutil.copy(example, folder / "example")
     (folder / "fpm.toml").write_text(MANIFEST.format(version=version))
     (folder / "README.md").write_text(README.format(version=version, flags=FLAGS))
     shutil.copy(ROOT / "LICENSE", folder)
@@ -121,5 +127,5 @@ def write_package(folder: Path, version: str, header: Path, sources: list[Path])
 
 if __name__ == "__main__":
     folder, version, *files = sys.argv[1:]
-    header, *sources = map(Path, files)
-    write_package(Path(folder), version, header, sources)
+    cut = files.index("--include")
+    write_package(Path(folder), version, [*map(Path, files[:cut])], [*map(Path, files[cut + 1 :])])
