@@ -69,10 +69,13 @@ class Build:
         source.write_text(f'include "{way.file}"\n')
         self.compile("-c", source)
 
-    def compile(self, *arguments):
+    def compile(self, *arguments, folder=None):
         words = [self.way.compiler, *CHECKED, *arguments, *pyops.__main__.flags(), *self.way.flags]
         done = subprocess.run(
-            [str(word) for word in words], cwd=self.folder, capture_output=True, text=True
+            [str(word) for word in words],
+            cwd=folder or self.folder,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr
 
@@ -153,6 +156,11 @@ MISTAKES = {
     "lengths": "from_edges: src and dst: expected equal lengths, got 2 and 1",
     "ranges": "from_edges: owned: expected ranges that follow each other in the order of ranks, "
     "from 5 on rank 1, got 6 to 8",
+    "reverse": "rank 1: from_edges: reverse: expected as many numbers as edges, 1, got 2",
+    "other reverse": "rank 1: from_edges: reverse: expected the reverse of an edge to run from its "
+    "destination to its source, got 1, which does not",
+    "bipartite": "edge_to_edge: graph: expected the same nodes as sources and destinations, got "
+    "one with owned_src",
     "values": "rank 1: replicated of shape (4, 1), real32 that requires a gradient: expected "
     "values that are equal on all ranks, got others than those of rank 0",
     "gradient": "rank 1: sum_over_ranks: gradient: expected values that are equal on all ranks",
@@ -191,6 +199,20 @@ def test_program_goes_on(build, name):
     messages = [MISTAKES["columns"], MISTAKES["ranges"]] if name == "handled" else []
     expected = [f"heard {status} {message}" for status, message in enumerate(messages, start=2)]
     assert sorted(heard) == sorted(3 * expected)
+
+
+@pytest.mark.parametrize("flag", ["", "-fdefault-integer-8"])
+def test_page(build, flag, tmp_path):
+    """The program of the guide, also with integers of 8 bytes; any number of ranks agrees."""
+    text = (ROOT / "docs" / "guide" / "distributed.md").read_text()
+    program = re.search(r"## Fortran.*?```fortran\n(.*?)```", text, re.DOTALL)[1]
+    source = tmp_path / "train.f90"
+    source.write_text(program.replace("pyops_ranks.f90", build.way.file))
+    wide = [flag, "-Wno-conversion"] if flag else []
+    build.compile(*wide, source, "-o", "train", folder=tmp_path)
+    one, *others = (build.passes(ranks, tmp_path / "train") for ranks in RANKS)
+    assert re.fullmatch(r"10  +\d\.\d{4}\n20  +\d\.\d{4}\n", one)
+    assert others == [one, one]
 
 
 def test_example(build):

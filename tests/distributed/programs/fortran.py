@@ -24,7 +24,6 @@ def chosen():
         case
         for case in some
         if cases.OPERATORS[case.op].signature.has_graph
-        and case.op not in cases.PAIRED
         and case.graph not in SHARED
         and not {*cases.OPERATORS[case.op].signature.one_of[:1]} & {*case.absent}
     ]
@@ -39,7 +38,11 @@ def calls():
         words = ["graph"]
         for place, (name, array) in enumerate(zip(names, problem.inputs, strict=True), start=1):
             words += [] if array is None else [f"{name}=x({place})%node"]
-        words += [f"{name}={literal(value)}" for name, value in problem.options.items()]
+        words += [
+            f"{name}={literal(value)}"
+            for name, value in problem.options.items()
+            if name not in problem.op.signature.indexed
+        ]
         lines += [
             f"case ({number})",
             f"  y => {case.op}( &",
@@ -90,13 +93,20 @@ def write(folder):
 
 
 def write_problem(file, whole, shares, part):
-    """Write the own edges by numbers from 1, ranges of nodes, inputs, their directions, and gy."""
+    """Write own edges and their reverses, ranges of nodes, inputs, their directions, and gy.
+
+    Numbers are from 1.
+    """
     entries, rank = shares.rows["num_entries"], part.graph.comm.rank
     ranges = part.graph._destinations.ranges, part.graph._sources.ranges
     owned = [(r[rank] + 1, r[rank + 1]) for r in ranges]
     ends = np.stack([whole.src[entries], whole.dst[entries]]).astype(np.int64) + 1
-    file.write(np.array([len(part.inputs), len(entries), *owned[0], *owned[1]]).tobytes())
+    reverse = [part.options[name] + 1 for name in part.op.signature.indexed if name in part.options]
+    bipartite = part.graph._sources is not part.graph._destinations
+    sizes = len(part.inputs), len(entries), len(reverse), bipartite
+    file.write(np.array([*sizes, *owned[0], *owned[1]]).tobytes())
     file.write(ends.tobytes())
+    file.write(b"".join(np.asarray(numbers, np.int64).tobytes() for numbers in reverse))
     for array in (*part.inputs, *part.cotangents, part.arrays["gy"]):
         shape, values = matrix(array)
         file.write(shape.tobytes())
@@ -115,8 +125,8 @@ def results(given):
     """Yield the case, name, dtype and bytes of each result, by the arrays that a rank was given."""
     for case in chosen():
         for dtype in KINDS.values():
-            header = np.frombuffer(given.read(48), np.int64)
-            given.read(16 * int(header[1]))
+            header = np.frombuffer(given.read(64), np.int64)
+            given.read(8 * int(header[1]) * (2 + int(header[2])))
             lengths = []
             for _ in range(2 * int(header[0]) + 1):
                 shape = np.frombuffer(given.read(16), np.int64)
