@@ -118,6 +118,13 @@ contains
     call graph%from_edges(comm, [1], [last], owned=[first + one, last], status=status)
     if (status /= wrong_argument) error stop "another status"
     if (.not. graph%is_filled()) error stop "the graph has changed"
+    call tape%reset_status()
+    e => tape%constant(reshape(spread(1.0, 1, 3 - one), [1, 3 - one]))
+    y => gno_conv(graph, x, e, w, hidden=1)
+    if (all(y%val == y%val)) error stop "a failed operator has values"
+    loss => sum(y)
+    call loss%backward()
+    e => tape%constant(reshape([1.0, 2.0, 3.0], [1, 3]))
     loss => sum_over_ranks(comm, sum(gno_conv(graph, x, e, w, hidden=1)))
     call loss%backward()
     if (any(w%grad /= w%grad)) error stop "the gradient is not finite"
