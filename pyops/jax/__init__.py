@@ -8,11 +8,13 @@ from .._call.compound import COMPOUNDS as _COMPOUNDS
 from .._call.compound import starred as _starred
 from .._call.framework import compound as _compound
 from .._call.operator import OPERATORS as _OPERATORS
+from ._distribute import distribute as distribute
+from ._distributed import DistributedGraph as DistributedGraph
 from ._function import check as _check
 from ._function import function as _function
 from ._graph import Graph as Graph
 
-__all__ = ["Graph", *_starred()]
+__all__ = ["DistributedGraph", "Graph", "distribute", *_starred()]
 
 globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
 globals().update({name: _compound(op, "jax", globals(), _check) for name, op in _COMPOUNDS.items()})

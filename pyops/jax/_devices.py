@@ -16,7 +16,7 @@ def with_common_axes(arrays: Sequence[jax.Array]) -> list[jax.Array]:
 
     The transpose of this step sums the gradients of replicated arrays over the devices.
     """
-    axes = [_varying_axes(a) for a in arrays]
+    axes = [varying_axes(a) for a in arrays]
     every: frozenset[Hashable] = frozenset().union(*axes)
     return [
         jax.lax.pcast(a, tuple(every - some), to="varying") if every - some else a
@@ -34,7 +34,8 @@ def unsharded(batch: jax.Array) -> jax.Array:
     return gathered
 
 
-def _varying_axes(array: jax.Array) -> frozenset[Hashable]:
+def varying_axes(array: jax.Array) -> frozenset[Hashable]:
+    """Return the mesh axes over which an array inside `jax.shard_map` differs."""
     kind = jax.typeof(array)
     axes: frozenset[Hashable]
     axes = kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying  # JAX 0.9, 0.10

@@ -16,6 +16,7 @@ from .._call.indices import check_bounds, check_length, check_rows, check_wanted
 from ..graph import Graph as PlainGraph
 from ._call import Call, Constants
 from ._devices import with_common_axes
+from ._distributed import DistributedGraph, call_distributed
 from ._graph import (
     SIZES,
     Graph,
@@ -53,7 +54,6 @@ def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Arr
     def call(*inputs: object, **options: object) -> jax.Array | tuple[jax.Array, jax.Array]:
         wants_attention = op.pop_attention(options)
         graph, arrays = front_end.arguments(inputs, options, _graph, check)
-        indices, sizes = graph or ((), ())
         given = [a for a in arrays if a is not None]
         for name, array in zip(declared, arrays, strict=True):
             if array is not None and array.dtype != given[0].dtype:
@@ -64,6 +64,10 @@ def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Arr
         held = dict(zip(declared, arrays, strict=True))
         if signature.one_of and all(held[name] is None for name in signature.one_of):
             raise TypeError(f"{label}: expected {' or '.join(signature.one_of)}, got neither")
+        if isinstance(graph, DistributedGraph):
+            options |= {"return_attention": True} if wants_attention else {}
+            return call_distributed(op, label, call, graph, arrays, options)
+        indices, sizes = graph or ((), ())
         given_rows = {name: options.pop(name, None) for name in signature.indexed}
         options = op.checked(options)
         rows = {}
@@ -103,7 +107,10 @@ def _run(call: Call, *arrays: jax.Array) -> jax.Array:
     return compiled(value, call)(*arrays)[0]
 
 
-def _graph(label: str, graph: object) -> tuple[IndexArrays, tuple[int, ...]]:
+def _graph(label: str, graph: object) -> DistributedGraph | tuple[IndexArrays, tuple[int, ...]]:
+    if isinstance(graph, DistributedGraph):
+        graph._check_inside(label)
+        return graph
     if isinstance(graph, Graph):
         return check_leaves(f"{label}: graph", graph.indices, graph.sizes), graph.sizes
     if isinstance(graph, PlainGraph):

@@ -1,0 +1,525 @@
+"""Graphs whose nodes and edges are distributed over devices, and operators on them.
+
+What is exchanged follows from the declarations: an input whose rows are sources gets the rows of
+other devices, an input whose rows are destinations or edges is that of the device, and any other
+input is the same on all devices. Derivatives of all orders are those that JAX takes of these steps.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._call.indices import check_bounds, check_count, check_indices
+from ._devices import varying_axes
+from ._graph import Graph
+from ._ranks import Ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy.typing as npt
+    from jax.sharding import Mesh
+
+    from .._call.operator import Operator
+    from ._ranks import Values
+
+
+class Layout(NamedTuple):
+    """Static part of a distributed graph; sizes are those of each device, with padding."""
+
+    mesh: Mesh
+    axis: str
+    size: int
+    """Number of devices along the axis."""
+    num_src: int
+    num_dst: int
+    num_entries: int
+    num_edges: int
+    shared: bool
+    """Whether all devices have the same rows of edges."""
+    halo: int
+    """Most rows that a device needs of another."""
+    pair_nodes: int
+    """Nodes of the edges for operators on pairs of edges, and two for padding; 0 without them."""
+
+
+class Leaves(NamedTuple):
+    """Arrays of a distributed graph: blocks of all devices, one after another.
+
+    Local sources are the own rows, a row of zeros for edges that are padding, and as many rows from
+    each device as the most that a device needs of another. The last of the local destinations is
+    that of the edges that are padding.
+    """
+
+    src: jax.Array
+    dst: jax.Array
+    ids: jax.Array | None
+    send: jax.Array
+    """Own rows for each device; num_src for padding."""
+    degrees: jax.Array
+    """Out-degree of each local source on this device and on all."""
+    sources: jax.Array
+    """Number of each own source, -1 for padding."""
+    destinations: jax.Array
+    entries: jax.Array
+    pairs: tuple[jax.Array, jax.Array, jax.Array] | None
+    """Ends of the own edges and of those out of own nodes, and own edges for each device."""
+    reverse: jax.Array | None
+
+
+@jax.tree_util.register_pytree_node_class
+class DistributedGraph:
+    """Graph whose nodes and edges are distributed over devices, made by `pyops.jax.distribute`.
+
+    A pytree whose arrays hold a block for each device: pass it to `jax.shard_map` with
+    ``PartitionSpec(axis)``. In there, operators take it in place of a graph, with arrays of the
+    device's own rows: `num_src`, `num_dst` and `num_edges` are their numbers, the same on all
+    devices. Rows that a device lacks are padding, which follows its rows: whatever inputs have
+    there does not matter, and results are zero there.
+
+    Rows of other devices are fetched, and in the backward pass added to those of their owners.
+    Inputs whose rows are no nodes or edges, such as parameters, are the same on all devices:
+    ``PartitionSpec()``.
+    """
+
+    _leaves: Leaves
+    _layout: Layout
+
+    def __init__(self) -> None:
+        raise TypeError("DistributedGraph: made by pyops.jax.distribute alone")
+
+    @classmethod
+    def _of(cls, leaves: Leaves, layout: Layout) -> DistributedGraph:
+        graph = object.__new__(cls)
+        graph._leaves, graph._layout = leaves, layout
+        return graph
+
+    def tree_flatten(self) -> tuple[tuple[Leaves], Layout]:
+        return (self._leaves,), self._layout
+
+    @classmethod
+    def tree_unflatten(cls, layout: Layout, leaves: tuple[Leaves]) -> DistributedGraph:
+        return cls._of(leaves[0], layout)
+
+    def __repr__(self) -> str:
+        layout = self._layout
+        return (
+            f"DistributedGraph(num_src={layout.num_src}, num_dst={layout.num_dst}, "
+            f"num_edges={layout.num_edges}, axis={layout.axis!r}, size={layout.size})"
+        )
+
+    @property
+    def num_src(self) -> int:
+        """Number of rows of a device for source nodes, with padding."""
+        return self._layout.num_src
+
+    @property
+    def num_dst(self) -> int:
+        """Number of rows of a device for destination nodes, with padding."""
+        return self._layout.num_dst
+
+    @property
+    def num_entries(self) -> int:
+        """Number of entries (source, destination) of a device, with padding."""
+        return self._layout.num_entries
+
+    @property
+    def num_edges(self) -> int:
+        """Number of rows of edge arrays of a device, with padding."""
+        return self._layout.num_edges
+
+    @property
+    def reverse(self) -> jax.Array:
+        """The option `reverse` of operators on pairs of edges, if `distribute` was given it."""
+        if self._leaves.reverse is None:
+            raise ValueError(
+                "DistributedGraph.reverse: expected a graph made with `reverse`, got one without"
+            )
+        return self._leaves.reverse
+
+    @property
+    def local(self) -> Graph:
+        """Graph of the own edges, inside `jax.shard_map`; padding is at its last destination.
+
+        Its sources are the rows that `exchange` returns, its destinations `num_dst` own rows and
+        one for padding.
+        """
+        self._check_inside("DistributedGraph.local")
+        layout, leaves = self._layout, self._leaves
+        indices: tuple[jax.Array, ...] = (leaves.src, leaves.dst)
+        if leaves.ids is not None:
+            indices += (leaves.ids,)
+        rows = layout.num_edges + layout.shared
+        sizes = (self._num_local, layout.num_dst + 1, rows)
+        return Graph.tree_unflatten(sizes, indices)
+
+    @property
+    def _num_local(self) -> int:
+        return self.num_src + 1 + self._layout.size * self._layout.halo
+
+    def rows(self, axis: str) -> jax.Array:
+        """Return the number of the node or edge of each row, -1 for padding.
+
+        Parameters
+        ----------
+        axis : {"num_src", "num_dst", "num_entries", "num_edges"}
+            Axis of arrays, as declared by the operators. Edges are numbered through all processes.
+
+        Returns
+        -------
+        array of int32
+            Inside `jax.shard_map` of the own rows, else of all.
+        """
+        label = "DistributedGraph.rows: axis"
+        named = self._numbers()
+        if axis not in named:
+            raise ValueError(f"{label}: expected one of {', '.join(named)}, got {axis!r}")
+        return named[axis]
+
+    def _numbers(self) -> dict[str, jax.Array]:
+        """Return the numbers of rows by the name of the axes that are distributed."""
+        leaves = self._leaves
+        named = {
+            "num_src": leaves.sources,
+            "num_dst": leaves.destinations,
+            "num_entries": leaves.entries,
+        }
+        return named if self._layout.shared else {**named, "num_edges": leaves.entries}
+
+    def shard(self, values: npt.ArrayLike | jax.Array, axis: str) -> jax.Array:
+        """Distribute rows over the devices, outside of compiled functions.
+
+        Parameters
+        ----------
+        values : array_like, shape (n, ...)
+            A row for each node, or each edge in the order given to `distribute`. If there are
+            several processes, for the nodes of this process, in ascending order, or its edges.
+        axis : {"num_src", "num_dst", "num_entries", "num_edges"}
+            What the rows are, as declared by the operators.
+
+        Returns
+        -------
+        array, shape (devices * rows of a device, ...)
+            Sharded over the axis of the mesh, with zeros for padding.
+        """
+        caller = "DistributedGraph.shard"
+        ranks, numbers = self._outside(caller, axis)
+
+        def check() -> Values:
+            if isinstance(values, jax.core.Tracer):
+                raise TypeError(f"{caller}: values: expected an array, got a tracer of JAX")
+            array = np.asarray(values)
+            if array.dtype == object:
+                raise TypeError(f"{caller}: values: expected an array of numbers, got objects")
+            count = sum(int((own >= 0).sum()) for own in numbers.values())
+            if array.ndim == 0 or len(array) != count:
+                got = f"{len(array)} rows" if array.ndim else "a scalar"
+                raise ValueError(f"{caller}: values: expected {count} rows for {axis}, got {got}")
+            return array
+
+        array = ranks.together(check)
+        return ranks.spread(
+            {r: _padded(array[at], len(numbers[r])) for r, at in _places(numbers).items()}
+        )
+
+    def gather(self, array: jax.Array, axis: str) -> Values:
+        """Return the rows of all devices in the order that `shard` takes, as a NumPy array.
+
+        Parameters
+        ----------
+        array : array, shape (devices * rows of a device, ...)
+            Result of a function under `jax.shard_map`, sharded over the axis of the mesh.
+        axis : {"num_src", "num_dst", "num_entries", "num_edges"}
+            What the rows are.
+
+        Returns
+        -------
+        array, shape (n, ...)
+            If there are several processes, the rows of this process.
+        """
+        caller = "DistributedGraph.gather"
+        ranks, numbers = self._outside(caller, axis)
+        length = len(next(iter(numbers.values())))
+
+        def check() -> Mapping[int, Values]:
+            if not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer):
+                got = type(array).__name__
+                raise TypeError(f"{caller}: array: expected a jax.Array, got {got}")
+            expected = ranks.size * length
+            if array.ndim == 0 or array.shape[0] != expected:
+                raise ValueError(
+                    f"{caller}: array: expected {expected} rows for {axis}, got shape {array.shape}"
+                )
+            if array.is_fully_addressable:
+                whole = np.asarray(array).reshape(ranks.size, length, *array.shape[1:])
+                return {r: whole[r] for r in ranks.own}
+            if not array.sharding.is_equivalent_to(ranks.sharding, array.ndim):
+                raise ValueError(
+                    f"{caller}: array: expected rows sharded over the mesh axis "
+                    f"{ranks.axis!r} alone, got {array.sharding}"
+                )
+            return ranks.blocks(array)
+
+        blocks = ranks.together(check)
+        places = _places(numbers)
+        some = next(iter(blocks.values()))
+        found = np.empty((sum(map(len, places.values())), *some.shape[1:]), some.dtype)
+        for rank, at in places.items():
+            found[at] = blocks[rank][: len(at)]
+        return found
+
+    def _outside(self, caller: str, axis: str) -> tuple[Ranks, Mapping[int, Values]]:
+        """Return the ranks, and the numbers of the rows of those of this process."""
+        numbers = self.rows(axis)
+        if isinstance(numbers, jax.core.Tracer):
+            raise ValueError(
+                f"{caller}: graph: expected a call outside of functions that JAX transforms, "
+                "got one inside"
+            )
+        ranks = Ranks(self._layout.mesh, self._layout.axis)
+        return ranks, ranks.blocks(numbers)
+
+    def with_edge_ids(self, edge_ids: npt.ArrayLike, num_edges: int) -> DistributedGraph:
+        """Return a graph of the same entries whose edge arrays have rows that all devices share.
+
+        Gradients of edge arrays are then sums over devices, as those of parameters.
+
+        Parameters
+        ----------
+        edge_ids : array_like of int32 or int64, shape (entries of this process,)
+            Row of each entry, such as its type, in the order given to `distribute`; ids may repeat.
+        num_edges : int
+            Number of rows of the edge arrays, the same in all processes.
+        """
+        caller = "DistributedGraph.with_edge_ids"
+        ranks, numbers = self._outside(caller, "num_entries")
+
+        def check() -> tuple[Values, int]:
+            count = sum(int((own >= 0).sum()) for own in numbers.values())
+            ids = check_indices(f"{caller}: edge_ids", edge_ids)
+            if len(ids) != count:
+                raise ValueError(f"{caller}: edge_ids: expected length {count}, got {len(ids)}")
+            rows = check_count(f"{caller}: num_edges", num_edges)
+            check_bounds(f"{caller}: edge_ids", ids, rows, "num_edges")
+            return ids.astype(np.int32), rows
+
+        ids, rows = ranks.together(check)
+        sizes = ranks.gather(dict.fromkeys(ranks.own, np.array([rows])))
+        if (sizes != rows).any():
+            raise ValueError(
+                f"{caller}: num_edges: expected the same in all processes, "
+                f"got {sorted(set(sizes[:, 0].tolist()))}"
+            )
+        spread = ranks.spread(
+            {r: _padded(ids[at], len(numbers[r]), rows) for r, at in _places(numbers).items()}
+        )
+        leaves = self._leaves._replace(ids=spread, pairs=None, reverse=None)
+        return self._of(leaves, self._layout._replace(num_edges=rows, shared=True, pair_nodes=0))
+
+    def exchange(self, x: jax.Array) -> jax.Array:
+        """Return the rows of all local sources, inside `jax.shard_map`.
+
+        Its transpose is `accumulate`: the backward pass of each is the other.
+
+        Parameters
+        ----------
+        x : array, shape (num_src, ...)
+            Own rows.
+
+        Returns
+        -------
+        array, shape (local sources, ...)
+            Rows as the sources of `local` are numbered: own rows, a row of zeros, and rows of other
+            devices. Padding is zero.
+        """
+        caller = "DistributedGraph.exchange"
+        self._check_inside(caller)
+        _check_length(f"{caller}: x", x, "num_src", self.num_src)
+        own = [_masked(x, self._leaves.sources >= 0)]
+        return exchanged(own, self._leaves.send, self._layout.axis)[0]
+
+    def accumulate(self, full: jax.Array) -> jax.Array:
+        """Return own rows to which the rows of the same sources on other devices were added.
+
+        Parameters
+        ----------
+        full : array, shape (local sources, ...)
+            A row for each local source.
+
+        Returns
+        -------
+        array, shape (num_src, ...)
+            Padding is zero.
+        """
+        caller = "DistributedGraph.accumulate"
+        self._check_inside(caller)
+        _check_length(f"{caller}: full", full, "local sources", self._num_local)
+        found = accumulated(full, self._leaves.send, self.num_src, self._layout.axis)
+        return _masked(found, self._leaves.sources >= 0)
+
+    def _check_inside(self, caller: str) -> None:
+        """Check that the arrays are the blocks of this device."""
+        layout = self._layout
+        try:
+            size = jax.lax.axis_size(layout.axis)
+        except NameError:
+            raise ValueError(
+                f"{caller}: graph: expected a call inside jax.shard_map over the mesh axis "
+                f"{layout.axis!r}, over which the graph is distributed, got one outside"
+            ) from None
+        if size != layout.size:
+            raise ValueError(
+                f"{caller}: graph: expected the mesh axis {layout.axis!r} with the "
+                f"{layout.size} devices of the graph, got {size}"
+            )
+        if self._leaves.send.shape[0] != size or self._leaves.src.shape != (layout.num_entries,):
+            raise ValueError(
+                f"{caller}: graph: expected the block of a device, got those of all: pass the "
+                f"graph as an argument of jax.shard_map, with PartitionSpec({layout.axis!r}) "
+                "in in_specs"
+            )
+        if layout.axis not in varying_axes(self._leaves.send):
+            raise ValueError(
+                f"{caller}: graph: expected jax.shard_map with check_vma=True, got False: "
+                "derivatives inside would lack sums over devices"
+            )
+
+
+def call_distributed(
+    op: Operator,
+    label: str,
+    function: Callable[..., jax.Array | tuple[jax.Array, jax.Array]],
+    graph: DistributedGraph,
+    arrays: Sequence[jax.Array | None],
+    options: dict[str, Any],
+) -> jax.Array | tuple[jax.Array, jax.Array]:
+    """Return the own rows of the results of an operator, given own rows of its inputs."""
+    named, signature = graph._numbers(), op.signature
+    axes = {i.name: i.shape[0].text for i in signature.inputs.values()}
+    held = {name: a for name, a in zip(axes, arrays, strict=True) if a is not None}
+    for name, array in held.items():
+        if axes[name] in named:
+            length = named[axes[name]].shape[0]
+            _check_length(f"{label}: {name}", array, axes[name], length)
+            held[name] = _masked(array, named[axes[name]] >= 0)
+        elif axes[name] == "num_edges":
+            _check_length(f"{label}: {name}", array, axes[name], graph.num_edges)
+    if signature.indexed:
+        return _call_pairs(op, label, function, graph, held, axes, options)
+    fetched = {name: array for name, array in held.items() if axes[name] == "num_src"}
+    full = exchanged([*fetched.values()], graph._leaves.send, graph._layout.axis)
+    held.update(zip(fetched, full, strict=True))
+    if reads_degrees(op):
+        for name in fetched:
+            here, everywhere = graph._leaves.degrees.T.astype(held[name].dtype)
+            shares = jnp.sqrt(here / jnp.maximum(everywhere, 1))
+            held[name] *= shares.reshape(-1, *[1] * (held[name].ndim - 1))
+    for name, array in held.items():
+        if axes[name] == "num_dst" or (axes[name] == "num_edges" and graph._layout.shared):
+            held[name] = _with_zeros(array)
+    found = function(graph.local, *(held.get(name) for name in axes), **options)
+    if not isinstance(found, tuple):
+        return _own(found, named[signature.output[0].text])
+    y, alpha = found
+    return _own(y, named[signature.output[0].text]), _own(alpha, named["num_entries"])
+
+
+def reads_degrees(op: Operator) -> bool:
+    """Return whether the kernels of an operator read the out-degrees of sources."""
+    return "out_offsets" in op.signature.reads.get("forward", "").split()
+
+
+def _call_pairs(
+    op: Operator,
+    label: str,
+    function: Callable[..., jax.Array | tuple[jax.Array, jax.Array]],
+    graph: DistributedGraph,
+    held: dict[str, jax.Array],
+    axes: Mapping[str, str],
+    options: dict[str, Any],
+) -> jax.Array:
+    """Return the rows of own edges of an operator on pairs of edges.
+
+    The device that has the source of an edge has all edges into it: there the row of the edge is
+    computed, and sent to the device of the edge.
+    """
+    layout, leaves = graph._layout, graph._leaves
+    if layout.shared:
+        raise ValueError(f"{label}: graph: expected a row for each edge, got one with edge ids")
+    if leaves.pairs is None:
+        raise ValueError(
+            f"{label}: graph: expected one made by pyops.jax.distribute with pairs=True, "
+            "got one without"
+        )
+    for name in op.signature.indexed:
+        if options.get(name) is not None and options[name] is not leaves.reverse:
+            raise ValueError(f"{label}: {name}: expected graph.{name}, got another array")
+    src, dst, send = leaves.pairs
+    rows = {name: array for name, array in held.items() if axes[name] == "num_edges"}
+    held.update(zip(rows, exchanged([*rows.values()], send, layout.axis), strict=True))
+    sizes = layout.pair_nodes, layout.pair_nodes, src.shape[0]
+    pairs = Graph.tree_unflatten(sizes, (src, dst))
+    y: Any = function(pairs, *(held.get(name) for name in axes), **options)
+    computed = leaves.src < layout.num_src, jnp.zeros(1, bool), jnp.ones(send.size, bool)
+    y = _masked(y, jnp.concatenate(computed))
+    return _masked(accumulated(y, send, layout.num_edges, layout.axis), leaves.entries >= 0)
+
+
+def exchanged(own: Sequence[jax.Array], send: jax.Array, axis: str) -> list[jax.Array]:
+    """Append a row of zeros and the rows of other devices to arrays, in one message."""
+    extended = [_with_zeros(array) for array in own]
+    if not own:
+        return []
+    parts = [array.at[send].get(mode="promise_in_bounds") for array in extended]
+    flat = [part.reshape(*send.shape, math.prod(part.shape[2:])) for part in parts]
+    ends = np.cumsum([part.shape[2] for part in flat])
+    received = jax.lax.all_to_all(jnp.concatenate(flat, 2), axis, 0, 0)
+    found = jnp.split(received, ends[:-1].tolist(), 2)
+    return [
+        jnp.concatenate([array, rows.reshape(send.size, *array.shape[1:])])
+        for array, rows in zip(extended, found, strict=True)
+    ]
+
+
+def accumulated(full: jax.Array, send: jax.Array, owned: int, axis: str) -> jax.Array:
+    """Return the first rows, with those from other devices that belong to them: the transpose."""
+    own = full[:owned]
+    rows = full[owned + 1 :].reshape(*send.shape, *full.shape[1:])
+    return own.at[send].add(jax.lax.all_to_all(rows, axis, 0, 0), mode="drop")
+
+
+def _with_zeros(array: jax.Array) -> jax.Array:
+    return jnp.concatenate([array, jnp.zeros_like(array, shape=(1, *array.shape[1:]))])
+
+
+def _masked(array: jax.Array, mask: jax.Array) -> jax.Array:
+    """Return zeros in place of rows that are padding, whose derivatives are then zero too."""
+    return jnp.where(mask.reshape(-1, *[1] * (array.ndim - 1)), array, 0)
+
+
+def _own(y: jax.Array, numbers: jax.Array) -> jax.Array:
+    return _masked(y[: len(numbers)], numbers >= 0)
+
+
+def _check_length(label: str, array: jax.Array, name: str, length: int) -> None:
+    if array.ndim == 0 or array.shape[0] != length:
+        got = f"{array.shape[0]} rows" if array.ndim else "a scalar"
+        raise ValueError(f"{label}: expected {name}={length} rows of a device, got {got}")
+
+
+def _places(numbers: Mapping[int, Values]) -> dict[int, Values]:
+    """Return, for each rank of this process, where its rows are among those of the process."""
+    own = {rank: rows[rows >= 0] for rank, rows in numbers.items()}
+    ordered = np.sort(np.concatenate([*own.values()]))
+    return {rank: np.searchsorted(ordered, rows) for rank, rows in own.items()}
+
+
+def _padded(rows: Values, length: int, value: int = 0) -> Values:
+    found = np.full((length, *rows.shape[1:]), value, rows.dtype)
+    found[: len(rows)] = rows
+    return found
