@@ -16,14 +16,17 @@ SECONDS = 240
 
 
 def start(program, *arguments):
+    return run("-m", f"tests.distributed.programs.{program}", *arguments)
+
+
+def run(*arguments):
     values = {
         "OMP_NUM_THREADS": "1",
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path])),
     }
-    command = [sys.executable, "-m", f"tests.distributed.programs.{program}"]
     return subprocess.Popen(
-        [*command, *map(str, arguments)],
+        [sys.executable, *map(str, arguments)],
         cwd=ROOT,
         env={**os.environ, **values},
         stdout=subprocess.PIPE,
@@ -74,3 +77,14 @@ def test_processes(devices):
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     passes(*(start("processes", rank, 2, port, devices) for rank in range(2)))
+
+
+def test_example():
+    """Two devices train the network of one, and agree on a product with the Hessian."""
+    code = (
+        "import sys; sys.path.insert(0, 'examples'); import ranks_jax\n"
+        "losses, differences = ranks_jax.main(['--nodes=300', '--steps=8'])\n"
+        "assert losses[-1] < 0.8 * losses[0], losses\n"
+        "assert max(differences.values()) < 1e-12, differences"
+    )
+    passes(run("-c", code))

@@ -302,6 +302,11 @@ def rows():
         for rank, own in enumerate(numbers):
             assert (own[own >= 0] == np.flatnonzero(part == rank)).all()
         compare_transfers(whole, graph, x)
+        ghosts = {(part[i], j) for i, j in zip(whole.dst, whole.src, strict=True)}
+        ghosts = [j for rank, j in ghosts if part[j] != rank]
+        across = jax.shard_map(lambda g, x: g.exchange(x), mesh=MESH, in_specs=OWN, out_specs=OWN)
+        full = np.asarray(quick(across)(graph, graph.shard(np.arange(1, 24), "num_src")))
+        assert sorted(full[full > 0]) == sorted([*range(1, 24), *(j + 1 for j in ghosts)])
 
 
 def compare_transfers(whole, graph, x):
