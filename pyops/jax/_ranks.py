@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import jax
@@ -68,9 +69,7 @@ class Ranks:
         if self._alone:
             return np.stack([blocks[r] for r in self.own])
         array = self.spread({r: block[None] for r, block in blocks.items()})
-        whole = NamedSharding(self.mesh, PartitionSpec())
-        found = jax.jit(lambda a: a, out_shardings=whole)(array)
-        return np.asarray(found.addressable_data(0))
+        return np.asarray(_replicated(self.mesh)(array).addressable_data(0))
 
     def together(self, function: Callable[[], Found]) -> Found:
         """Return the result of a function; an exception on one process is raised on all."""
@@ -91,3 +90,11 @@ class Ranks:
                 raised = known if issubclass(known, Exception) else RuntimeError
                 raise raised(f"process {self.processes[rank][0]}: {said}") from failure
         return found
+
+
+@functools.cache
+def _replicated(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
+    """Return a compiled function that returns an array to all devices."""
+    whole = NamedSharding(mesh, PartitionSpec())
+    function: Callable[[jax.Array], jax.Array] = jax.jit(lambda a: a, out_shardings=whole)
+    return function

@@ -13,6 +13,8 @@ pytest.importorskip("jax")
 pytestmark = pytest.mark.bare
 SECONDS = 240
 """Longest time of a program, on a busy machine."""
+SHARES = 24
+"""Programs that divide all cases."""
 
 
 def start(program, *arguments):
@@ -46,37 +48,34 @@ def passes(*started):
     assert not any(codes), "\n".join(map(str, (codes, *outputs)))
 
 
-PROGRAMS = {
-    "operators": 2,
-    "graphs": 3,
-    "needed_by_all": 3,
-    "transformations": 2,
-    "inside": 2,
-    "attention": 3,
-    "axes": 4,
-    "rows": 3,
-    "ranges": 3,
-    "programs": 2,
-    "refusals": 2,
-}
+PROGRAMS = [
+    "1 needed_by_all inside",
+    "2 operators",
+    "2 transformations inside programs refusals",
+    "3 graphs needed_by_all",
+    "3 attention ranges rows",
+    "4 axes",
+]
+"""Number of devices, and functions of the program."""
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_devices(name):
-    passes(start("sharded", name, PROGRAMS[name]))
+@pytest.mark.parametrize("arguments", PROGRAMS)
+def test_devices(arguments):
+    passes(start("sharded", *arguments.split()))
 
 
-def test_one_device():
-    passes(start("sharded", "needed_by_all", 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("share", range(SHARES))
+def test_everything(share):
+    passes(start("sharded", 3, f"everything:{share}:{SHARES}"))
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-def test_processes(devices):
-    """Two processes, with one or two devices each."""
+def test_processes():
+    """Two processes, with two devices each."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    passes(*(start("processes", rank, 2, port, devices) for rank in range(2)))
+    passes(*(start("processes", rank, 2, port, 2) for rank in range(2)))
 
 
 def test_example():
