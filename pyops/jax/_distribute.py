@@ -273,11 +273,17 @@ def _build(ranks: Ranks, given: _Given) -> DistributedGraph:
             f"processes, got others in process {ranks.processes[rank][0]}"
         )
     before = int(table[: own[0], 1].sum())
-    if table[:, 1].sum() > LARGEST:
-        raise OverflowError(f"{CALLER}: src: expected at most {LARGEST} edges of all processes")
     # XLA does not distribute arrays without elements.
     most, halo, pair_halo = np.maximum(table[:, 2:].max(0), 1).tolist()
     num_src, num_dst = (max(1, int(np.diff(n.ranges).max())) for n in (sources, destinations))
+    locals_ = num_src + 1 + size * halo
+    for what, count in (
+        ("edges of all processes", int(table[:, 1].sum())),
+        ("rows of sources on a device", locals_),
+        ("rows of pairs on a device", given.pairs * (most + 1 + size * pair_halo)),
+    ):
+        if count > LARGEST:
+            raise OverflowError(f"{CALLER}: src: expected at most {LARGEST} {what}, got {count}")
     lists: dict[str, dict[int, Values]] = {
         "src": {r: _padded(halos[r].local(num_src, halo), most, num_src) for r in own},
         "dst": {
@@ -290,7 +296,6 @@ def _build(ranks: Ranks, given: _Given) -> DistributedGraph:
     spread = {name: ranks.spread(blocks) for name, blocks in lists.items()}
     needed = ranks.spread({r: halos[r].needed(num_src, halo) for r in own})
     send = _transposed(ranks, needed)
-    locals_ = num_src + 1 + size * halo
     here = ranks.spread(
         {r: np.bincount(lists["src"][r], minlength=locals_).astype(np.int32) for r in own}
     )
