@@ -44,11 +44,7 @@ class Transfer:
         self.rows = wanted[:, 0] - ranges[engine.rank]
         """Own rows to send, rank by rank."""
         self.source, self.to = segments(counts), segments(received)
-        # Own rows that several ranks have are grouped, for sums in the order of these ranks.
-        self._order = np.argsort(self.rows, kind="stable")
-        rows = self.rows[self._order]
-        self._starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        self.targets = rows[self._starts]
+        self.targets, self._places = np.unique(self.rows, return_inverse=True)
         """Own rows that other ranks have, ascending."""
 
     def fetch(self, own: Values) -> Values:
@@ -60,9 +56,10 @@ class Transfer:
         """Return to owners what belongs to their rows: its sums for `targets`, in rank order."""
         found = np.empty((len(self.rows), rows.shape[1]), rows.dtype)
         self._engine.exchange(rows, self.source, found, self.to)
-        if len(found) == 0:
-            return found
-        return np.add.reduceat(found[self._order], self._starts, axis=0)
+        sums = np.zeros((len(self.targets), rows.shape[1]), rows.dtype)
+        for _, first, last in self.to:  # a rank has each row once
+            sums[self._places[first:last]] += found[first:last]
+        return sums
 
 
 class Halo:
