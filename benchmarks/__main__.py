@@ -45,7 +45,7 @@ def start(peers: list[str], threads: list[int]) -> tuple[dict[tuple[str, int], W
                 versions |= worker("versions")
                 workers[peer, count] = worker
             except WorkerError as failure:
-                print(f"{NAMES[peer]}: left out: {failure}")
+                print(f"{NAMES.get(peer, peer)}: left out: {failure}")
                 worker.close()
                 break
     return workers, versions

@@ -14,7 +14,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 from benchmarks.cases import Case
-from benchmarks.peers import FORMULAS, PEERS
+from benchmarks.peers import FORMULAS, FRONT_ENDS, PEERS
 from benchmarks.problem import operator_module
 from benchmarks.row import Row, check
 
@@ -81,7 +81,8 @@ class Worker:
 
 
 def takes_part(peer: str, case: Case) -> bool:
-    return peer in (case.peers or PEERS) and hasattr(operator_module(case), FORMULAS[peer])
+    chosen = case.peers or (*PEERS, *FRONT_ENDS)
+    return peer in chosen and hasattr(operator_module(case), FORMULAS[peer])
 
 
 def measure(

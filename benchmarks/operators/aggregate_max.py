@@ -21,7 +21,8 @@ def in_torch(graph, x):
 def in_jax(graph, x):
     import jax
 
-    return jax.ops.segment_max(x[graph.src], graph.dst, len(x), indices_are_sorted=True)
+    y = jax.ops.segment_max(x[graph.src], graph.dst, len(x), indices_are_sorted=True)
+    return jax.numpy.where(jax.numpy.diff(graph.offsets)[:, None] > 0, y, 0)
 
 
 def in_dgl(graph, x):

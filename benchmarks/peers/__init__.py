@@ -7,7 +7,7 @@ likewise, and that of gy.
 """
 
 from importlib import import_module
-from types import ModuleType
+from typing import Any
 
 NAMES = {
     "pyops": "pyops",
@@ -19,7 +19,16 @@ NAMES = {
 }
 PEERS = tuple(NAMES)
 FORMULAS = {peer: f"in_{peer}" for peer in PEERS} | {"torch_compile": "in_torch"}
+FRONT_ENDS = {
+    "pyops_torch": ("torch", "torch"),
+    "pyops_torch_compile": ("torch", "torch_compile"),
+    "pyops_jax": ("jax", "jax"),
+}
+"""pyops through a framework, run as that peer is."""
+FORMULAS |= dict.fromkeys(FRONT_ENDS, "in_pyops")
 
 
-def peer_module(name: str) -> ModuleType:
+def peer_module(name: str) -> Any:
+    if name in FRONT_ENDS:
+        return import_module("benchmarks.peers.front_ends").FrontEnd(*FRONT_ENDS[name])
     return import_module(f"benchmarks.peers.{name}")

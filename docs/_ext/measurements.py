@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
 from benchmarks import report  # noqa: E402 (found by the path)
+from benchmarks import table as table_of_all  # noqa: E402
 from benchmarks.operators import elementwise  # noqa: E402
 from benchmarks.peers import NAMES, PEERS  # noqa: E402
 
@@ -171,6 +172,24 @@ def layers_page() -> str:
     return text + table(head, rows)
 
 
+def front_ends_page() -> str:
+    """Return the page of `./run bench table`."""
+    found = read("table")
+    cells = [table_of_all.Cell(**cell) for cell in found["cells"]]
+    text = ".. role:: slower\n\n" + title("Front ends")
+    text += "Written by ``./run bench table``. " + table_of_all.PREAMBLE.replace("**Bold**", "Marked")
+    text += "\n\n" + facts(found["machine"], found["versions"])
+    for name in dict.fromkeys(cell.operator for cell in cells):
+        text += title(name, "-")
+        rows = []
+        for cell in (cell for cell in cells if cell.operator == name):
+            *start, took, limit = cell.texts()[1 : -len(cell.ratios)]
+            ratios = ["" if r is None else ratio(r) for r in cell.ratios.values()]
+            rows.append([*start, took, limit, *ratios])
+        text += table(table_of_all.HEAD[1:], rows)
+    return text
+
+
 def write() -> None:
     """Write all pages, and plot the series over the number of edges."""
     import matplotlib as mpl
@@ -182,7 +201,8 @@ def write() -> None:
     rows, rates = [report.row_of(entry) for entry in found["rows"]], rates_of(found)
     draw(rows, rates, FOLDER)
     operators = operators_page(found, rows, rates)
-    write_changed(FOLDER, {"operators": operators, "layers": layers_page()})
+    pages = {"operators": operators, "table": front_ends_page(), "layers": layers_page()}
+    write_changed(FOLDER, pages)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
