@@ -59,6 +59,7 @@ from torch import Tensor
 
 import pyops
 from pyops.cuda import DeviceGraph
+from pyops.distributed import DistributedGraph
 """,
     "jax": """\
 from typing import Any, Literal, overload
@@ -148,7 +149,9 @@ class Types(NamedTuple):
 NUMPY = Types("Graph", "NDArray[_Real]", "ArrayLike", "NDArray[_Real]")
 DEVICE = Types("DeviceGraph", "_DeviceArray", "ArrayLike | _DeviceArray", "Any")
 FRAMEWORKS = {
-    "torch": Types("pyops.Graph | DeviceGraph", "Tensor", "ArrayLike | Tensor", "Tensor"),
+    "torch": Types(
+        "pyops.Graph | DeviceGraph | DistributedGraph", "Tensor", "ArrayLike | Tensor", "Tensor"
+    ),
     "jax": Types("Graph | pyops.Graph", "Array | NDArray[Any]", "ArrayLike | Array", "Array"),
 }
 

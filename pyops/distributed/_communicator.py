@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import os
 import zlib
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +28,20 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 Range = tuple[int, int]
+by_name: WeakValueDictionary[str, Any] = WeakValueDictionary()
+"""Communicators and distributed graphs by their names, by which compiled programs refer to them."""
+_names = itertools.count()
 
 
 class Communicator:
-    """The ranks of an MPI communicator, for graphs and points that are distributed over them.
+    """The ranks of an MPI communicator or of a process group of PyTorch.
+
+    Graphs, points and rows of arrays are distributed over them.
 
     All methods are collective: each rank calls them in the same order. An error in the arguments
     of one rank is raised on all of them, with its rank. If the program of a rank ends by an
-    exception, or ends while others wait for it, all ranks end.
+    exception, or ends while others wait for it, all ranks of MPI end, and those of a process group
+    raise an error.
 
     Operators over points and reductions take it in front of their arrays, where others take the
     graph: ``pyops.orthonormalize(comm, basis)``, ``pyops.mean(comm, x, axis=0)``. Points, or rows,
@@ -45,17 +53,21 @@ class Communicator:
 
     Parameters
     ----------
-    comm : mpi4py.MPI.Intracomm, optional
-        Communicator, which is duplicated; by default all ranks, ``MPI.COMM_WORLD``.
+    comm : mpi4py.MPI.Intracomm or torch.distributed.ProcessGroup, optional
+        Communicator or process group, which is duplicated; by default all ranks of MPI,
+        ``MPI.COMM_WORLD``. A process group has gloo for tensors on the CPU.
 
     Raises
     ------
     ImportError
         If mpi4py or an MPI library is missing.
     RuntimeError
-        If the launcher belongs to another MPI, so that each rank is alone.
+        If the launcher belongs to another MPI, or is torchrun and there is no process group, so
+        that each rank is alone.
     TypeError
-        If `comm` is no communicator of mpi4py.
+        If `comm` is no communicator of mpi4py and no process group.
+    ValueError
+        If a process group has no gloo.
 
     Examples
     --------
@@ -65,14 +77,13 @@ class Communicator:
     """
 
     def __init__(self, comm: object = None) -> None:
-        mpi = load()
-        comm = mpi.COMM_WORLD if comm is None else comm
-        if not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
-            raise TypeError(
-                f"Communicator: comm: expected mpi4py.MPI.Intracomm, got {kind_of(comm)}"
-            )
-        self._engine = Engine(comm, mpi)
+        self._engine = _engine(comm)
         self._share_processors()
+        self._torch: Any = None
+        """What `pyops.torch` keeps for its calls."""
+        self._inside = False
+        """Whether a module runs whose parameters are replicated for the rank."""
+        self._name = named(self)
 
     def __repr__(self) -> str:
         return f"Communicator(rank={self.rank}, size={self.size})"
@@ -88,7 +99,7 @@ class Communicator:
         return self._engine.size
 
     def close(self) -> None:
-        """Free the duplicate of the MPI communicator; graphs made with it cannot be used after."""
+        """Free the duplicate of the communicator; graphs made with it cannot be used after."""
         self._agree("Communicator.close", ())
         self._engine.close()
 
@@ -194,14 +205,19 @@ class Communicator:
 
         Parameters
         ----------
-        value : float, int or array of them
+        value : float, int, array or tensor of them
             The same type, dtype and shape on all ranks.
 
         Returns
         -------
-        float, int or array
-            The same on all ranks.
+        float, int, array or tensor
+            The same on all ranks. Of a tensor it is differentiable: as derivatives are those of the
+            sum of the values of all ranks, the gradient is the sum of the cotangents.
         """
+        if is_tensor(value):
+            from ..torch._ranks import summed
+
+            return summed(self, value)
 
         def check() -> Values:
             array = np.asarray(value)
@@ -218,20 +234,47 @@ class Communicator:
             return total
         return type(value)(total) if isinstance(value, (int, float)) else total[()]
 
-    def take(self, rows: npt.ArrayLike, numbers: npt.ArrayLike) -> Values:
+    def replicated(self, value: Any) -> Any:
+        """Return a value that is the same on all ranks, for functions of the rank's own rows.
+
+        The gradient with respect to it is the sum over ranks. Operators do this to the inputs whose
+        rows are no nodes or edges.
+
+        Parameters
+        ----------
+        value : array or tensor
+            Such as a parameter.
+
+        Returns
+        -------
+        array or tensor
+            The argument if it is no tensor, else a differentiable copy.
+        """
+        if not is_tensor(value):
+            return value
+        from ..torch._ranks import replicated
+
+        return replicated(self, (value,))[0]
+
+    def take(self, rows: Any, numbers: npt.ArrayLike) -> Any:
         """Return the rows with these numbers of an array whose rows are distributed over the ranks.
 
         Parameters
         ----------
-        rows : array_like of numbers, shape (rows of this rank, ...)
+        rows : array_like or tensor of numbers, shape (rows of this rank, ...)
             Rows are numbered through all ranks, in their order.
         numbers : array_like of int32 or int64, shape (n,)
             Numbers of the rows to return, in any order, such as `DistributedGraph.nodes`.
 
         Returns
         -------
-        array, shape (n, ...)
+        array or tensor, shape (n, ...)
+            Of a tensor it is differentiable.
         """
+        if is_tensor(rows):
+            from ..torch._ranks import taken
+
+            return taken(self, rows, numbers)
 
         def check() -> tuple[Values, Values]:
             array = check_rows("Communicator.take: rows", rows)
@@ -239,15 +282,18 @@ class Communicator:
 
         caller = "Communicator.take"
         array, wanted = self._together(caller, check, lambda f: (f[0].dtype.str, f[0].shape[1:]))
-        lengths = self._engine.gather(np.array([len(array)]))[:, 0]
-        ranges = joined(lengths)
+        transfer, where = self._transfer(caller, len(array), wanted)
+        return transfer.fetch(flat(array))[where].reshape(len(wanted), *array.shape[1:])
+
+    def _transfer(self, caller: str, length: int, wanted: Values) -> tuple[Transfer, Values]:
+        """Return the messages for rows with these numbers, and the place of each in what comes."""
+        ranges = joined(self._engine.gather(np.array([length]))[:, 0])
         most = int(ranges[-1])
         self._together(
             caller, lambda: check_bounds(f"{caller}: numbers", wanted, most, "number of rows")
         )
         unique, where = np.unique(wanted, return_inverse=True)
-        found = Transfer(self._engine, ranges, unique).fetch(flat(array))
-        return found[where].reshape(len(wanted), *array.shape[1:])
+        return Transfer(self._engine, ranges, unique), where
 
     def _check(self, *arguments: Any) -> DistributedCheck:
         """Return the check of `pyops.testing.check_gradients` for an operator over points."""
@@ -276,19 +322,25 @@ class Communicator:
         return found
 
     def _agree(
-        self, caller: str, what: tuple[object, ...], failure: Exception | None = None
+        self,
+        caller: str,
+        what: tuple[object, ...],
+        failure: Exception | None = None,
+        number: int | None = None,
     ) -> None:
         """Raise on all ranks unless all make the same call and none has failed.
 
-        `what` are the properties of the arguments that must be equal on all ranks.
+        `what` are the properties of the arguments that must be equal on all ranks, `number` that of
+        the call, which is equal on the ranks that know it.
         """
         if self.size == 1:
             if failure is not None:
                 raise failure
             return
         mark = zlib.crc32(repr((caller, what)).encode()) if failure is None else 0
-        values = np.array([failure is not None, mark, -mark], np.int64)
-        failed, most, least = self._engine.agree(values).tolist()
+        numbers = (-1, -(2**62)) if number is None else (number, -number)
+        values = np.array([failure is not None, mark, -mark, *numbers], np.int64)
+        failed, most, least, last, first = self._engine.agree(values).tolist()
         if failed:
             kind, text = ("", "") if failure is None else (type(failure).__name__, str(failure))
             texts = self._engine.texts((kind, text))
@@ -297,13 +349,14 @@ class Communicator:
             known = getattr(builtins, kind, RuntimeError)
             error = known if isinstance(known, type) and issubclass(known, Exception) else None
             raise (error or RuntimeError)(f"rank {rank}: {text}") from failure
-        if most != -least:
-            texts = self._engine.texts((caller, repr(what)))
+        if most != -least or last not in (-1, -first):
+            call = "" if number is None else f"(call {number})"
+            texts = self._engine.texts((caller, repr(what), call))
             rank = next(r for r, found in enumerate(texts) if found != texts[0])
-            first, other = (" ".join(filter(None, texts[r])) for r in (0, rank))
+            expected, other = (" ".join(filter(None, texts[r])) for r in (0, rank))
             name = texts[rank][0] or "pyops.distributed"
             raise ValueError(
-                f"rank {rank}: {name}: expected the call of rank 0, {first}, got {other}"
+                f"rank {rank}: {name}: expected the call of rank 0, {expected}, got {other}"
             )
 
     def _share_processors(self) -> None:
@@ -312,6 +365,42 @@ class Communicator:
         bound = len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
         if local > 1 and not bound and not limits[0] and "OMP_NUM_THREADS" not in os.environ:
             set_num_threads(max(1, get_num_threads() // local))
+
+
+def _engine(comm: object) -> Engine:
+    """Return the engine of a communicator of mpi4py or of a process group of PyTorch."""
+    kinds = type(comm).__mro__
+    if any(kind.__module__.partition(".")[0] == "torch" for kind in kinds):
+        from ._process_group import ProcessGroupEngine
+
+        return ProcessGroupEngine(comm)
+    ranks = os.environ.get("WORLD_SIZE", "1")
+    if comm is None and "TORCHELASTIC_RUN_ID" in os.environ and ranks != "1":
+        raise RuntimeError(
+            f"Communicator: comm: expected a process group of the {ranks} ranks that torchrun has "
+            "started, got None: call torch.distributed.init_process_group('gloo') and pass "
+            "torch.distributed.group.WORLD"
+        )
+    mpi = load()
+    comm = mpi.COMM_WORLD if comm is None else comm
+    if not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
+        raise TypeError(
+            "Communicator: comm: expected mpi4py.MPI.Intracomm or a process group of "
+            f"torch.distributed, got {kind_of(comm)}"
+        )
+    return Engine(comm, mpi)
+
+
+def named(thing: object) -> str:
+    """Return a new name of a communicator or distributed graph."""
+    name = f"ranks{next(_names)}"
+    by_name[name] = thing
+    return name
+
+
+def is_tensor(value: object) -> bool:
+    """Return whether a value is a tensor of PyTorch, which is not imported for it."""
+    return hasattr(value, "grad_fn")
 
 
 def check_rows(label: str, rows: object) -> Values:

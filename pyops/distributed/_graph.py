@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .._call.indices import MOST_EDGES, Indices, check_count, check_indices
 from ..graph import Graph
-from ._communicator import Communicator, check_rows
+from ._communicator import Communicator, check_rows, is_tensor, named
 from ._halo import Halo, by_rank
 from ._parts import Parts, own_parts
 
@@ -71,6 +71,9 @@ class DistributedGraph:
         self._shares: Values | None = None
         self._paired: PairedEdges | None = None
         self._parts = None
+        self._torch: Any = None
+        """What `pyops.torch` keeps for its calls."""
+        self._name = named(self)
 
     _here = staticmethod(contextlib.nullcontext)
 
@@ -144,36 +147,44 @@ class DistributedGraph:
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("DistributedGraph: cannot be pickled, as it belongs to a communicator")
 
-    def exchange(self, x: npt.ArrayLike) -> Values:
+    def exchange(self, x: Any) -> Any:
         """Return the rows of all local sources: ghosts below, own rows, ghosts above.
 
         Collective. Its transpose is `accumulate`: the backward pass of each is the other.
 
         Parameters
         ----------
-        x : array_like, shape (num_src, ...)
+        x : array_like or tensor, shape (num_src, ...)
             Own rows.
 
         Returns
         -------
-        array, shape (local.num_src, ...)
-            Rows as the sources of `local` are numbered.
+        array or tensor, shape (local.num_src, ...)
+            Rows as the sources of `local` are numbered; of a tensor differentiable.
         """
+        if is_tensor(x):
+            from ..torch._ranks import exchanged
+
+            return exchanged(self, x)
         array = self._rows("DistributedGraph.exchange: x", x, self.num_src, "num_src")
         return self._halo.exchange([array])[0]
 
-    def accumulate(self, full: npt.ArrayLike) -> Values:
+    def accumulate(self, full: Any) -> Any:
         """Return own rows to which the rows of ghosts on other ranks were added, in rank order.
 
         Parameters
         ----------
-        full : array_like, shape (local.num_src, ...)
+        full : array_like or tensor, shape (local.num_src, ...)
             A row for each local source.
 
         Returns
         -------
-        array, shape (num_src, ...)
+        array or tensor, shape (num_src, ...)
         """
+        if is_tensor(full):
+            from ..torch._ranks import accumulated
+
+            return accumulated(self, full)
         label = "DistributedGraph.accumulate: full"
         array = self._rows(label, full, self.local.num_src, "local.num_src")
         return self._halo.accumulate([array.copy()])[0]

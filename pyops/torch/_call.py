@@ -77,7 +77,7 @@ class Call(PhaseCall):
         """Return the options, with row indices as arrays in host memory."""
         if not self.op.signature.indexed:
             return self.options
-        rows = {n: _rows(without_subclass(t)) for n, t in self.options.items()}
+        rows = {n: host_rows(without_subclass(t)) for n, t in self.options.items()}
         return {**self.options, **rows}
 
     def run(
@@ -121,7 +121,7 @@ class Call(PhaseCall):
         return arrays if len(arrays) == len(self._kept) else ()
 
 
-def _rows(given: object) -> object:
+def host_rows(given: object) -> object:
     """Return row indices as a host array; unsuitable values pass, to be refused later."""
     if not isinstance(given, Tensor) or given.is_meta or given.layout is not torch.strided:
         return given

@@ -13,6 +13,7 @@ from ._graph import TracedGraph, traceable
 from ._library import Registered
 from ._onnx import translated
 from ._phases import Attention, Value
+from ._ranks import Distributed, is_distributed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +40,10 @@ def function(op: Operator) -> Callable[..., Tensor | tuple[Tensor, Tensor]]:
     front_end, registered = FrameworkFunction(op, "torch"), Registered(op)
 
     def call(*inputs: object, **options: object) -> Tensor | tuple[Tensor, Tensor]:
+        if on_ranks is not None:
+            given = inputs[0] if inputs else options.get("graph")
+            if is_distributed(given):
+                return on_ranks(given, inputs, options, check)
         graph, tensors = front_end.arguments(inputs, options, _check_graph, check)
         wants_attention = op.pop_attention(options)
         y = run("forward", graph, tensors, options)
@@ -59,5 +64,6 @@ def function(op: Operator) -> Callable[..., Tensor | tuple[Tensor, Tensor]]:
         kind = Attention if phase == "attention" else Value
         return kind.of(Call(op, registered.names, graph, options), *tensors)
 
+    on_ranks = Distributed(op, front_end, run) if op.signature.has_graph else None
     front_end.document(call)
     return call

@@ -1,0 +1,678 @@
+"""Operators on distributed graphs, composed of differentiable maps between ranks.
+
+Rows of ghosts are fetched (`exchange`) and added to those of their owners (`accumulate`); values
+that all ranks hold are copied (`replicate`) and summed over ranks (`sum`). These maps are linear,
+and the transpose of each is another, so derivatives of every order follow. Between them operators
+run on the own edges of a rank.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._functorch.utils import enable_single_level_autograd_function, unwrap_dead_wrappers
+from torch.autograd.forward_ad import _set_fwd_grad_enabled
+
+from .._call.indices import check_indices
+from ..distributed import _dispatch
+from ..distributed._communicator import by_name, check_rows, named
+from ..distributed._halo import flat
+from ._call import (
+    MaybeTensor,
+    PhaseCall,
+    host_rows,
+    is_exporting,
+    is_jit_tracing,
+    memory,
+    without_tracing,
+)
+from ._graph import traceable
+from ._host import is_tracing, without_subclass
+from ._library import LIBRARY
+from ._phase import BatchInfo, Phase, tracks_derivatives
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    import numpy.typing as npt
+
+    from .._call.framework import FrameworkFunction
+    from .._call.operator import Operator
+    from .._call.types import Array, Options
+    from ..distributed._communicator import Communicator
+    from ..distributed._graph import DistributedGraph, PairedEdges
+    from ..distributed._halo import Halo, Transfer
+    from ..distributed._mpi import Counts, Values
+    from ._graph import Graph
+
+Run: TypeAlias = "Callable[[str, Any, Sequence[MaybeTensor], Options], Tensor]"
+"""Runs a phase of an operator on a local graph."""
+TRANSPOSES = {
+    "exchange": "accumulate",
+    "accumulate": "exchange",
+    "replicate": "sum",
+    "sum": "sum",
+    "take": "give",
+    "give": "take",
+}
+
+DERIVED = "backward of ", "tangent of "
+"""Beginning of the origin of a map that belongs to a derivative of a call."""
+
+
+class Messages:
+    """Linear maps between the arrays of all ranks, by name."""
+
+    batch_axis = 1
+    """Axis at which a batch of arrays passes through a map as one array."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.comm = comm
+        self.name = named(self)
+
+    def shape(self, kind: str, given: Sequence[int]) -> Sequence[int]:
+        """Return the shape of a result."""
+        raise NotImplementedError
+
+    def run(self, kind: str, arrays: Sequence[Array]) -> Sequence[Array]:
+        """Return the results of a map."""
+        raise NotImplementedError
+
+
+class GhostRows(Messages):
+    """Rows of ghosts: `exchange` fetches them, `accumulate` adds them to those of their owners."""
+
+    def __init__(self, comm: Communicator, halo: Halo) -> None:
+        super().__init__(comm)
+        self._halo = halo
+
+    def shape(self, kind: str, given: Sequence[int]) -> Sequence[int]:
+        return self._halo.size if kind == "exchange" else self._halo.owned, *given[1:]
+
+    def run(self, kind: str, arrays: Sequence[Array]) -> Sequence[Array]:
+        if kind == "exchange":
+            return self._halo.exchange(arrays)
+        return self._halo.accumulate([array.copy() for array in arrays])
+
+
+class Replicas(Messages):
+    """Values that all ranks hold: `replicate` copies them, `sum` adds those of all ranks."""
+
+    batch_axis = 0
+
+    def shape(self, kind: str, given: Sequence[int]) -> Sequence[int]:
+        return given
+
+    def run(self, kind: str, arrays: Sequence[Array]) -> Sequence[Array]:
+        if kind == "replicate":
+            return [array.copy() for array in arrays]
+        whole = np.concatenate([array.reshape(-1) for array in arrays])
+        ends = np.cumsum([array.size for array in arrays])[:-1]
+        parts = np.split(self.comm._engine.sum(whole), ends)
+        return [part.reshape(array.shape) for part, array in zip(parts, arrays, strict=True)]
+
+
+class TakenRows(Messages):
+    """Any rows of an array: `take` fetches them, `give` adds to each what belongs to it."""
+
+    def __init__(self, comm: Communicator, transfer: Transfer, where: Counts, owned: int) -> None:
+        super().__init__(comm)
+        self._transfer, self._where, self._owned = transfer, where, owned
+
+    def shape(self, kind: str, given: Sequence[int]) -> Sequence[int]:
+        return len(self._where) if kind == "take" else self._owned, *given[1:]
+
+    def run(self, kind: str, arrays: Sequence[Array]) -> Sequence[Array]:
+        (array,) = arrays
+        transfer = self._transfer
+        if kind == "take":
+            found = transfer.fetch(flat(array))[self._where]
+        else:
+            rows = np.zeros((transfer.size, flat(array).shape[1]), array.dtype)
+            np.add.at(rows, self._where, flat(array))
+            found = np.zeros((self._owned, rows.shape[1]), array.dtype)
+            found[transfer.targets] += transfer.collect(rows)
+        return [found.reshape(len(found), *array.shape[1:])]
+
+
+class MapCall(PhaseCall):
+    """A map of tensors, as part of a call."""
+
+    __slots__ = ("kind", "messages", "number", "origin")
+
+    def __init__(
+        self, messages: Messages, kind: str, origin: str, number: int | None = None
+    ) -> None:
+        self.messages, self.kind, self.origin = messages, kind, origin
+        self.number = number
+        """Number of the call on its communicator, by which ranks compare its derivatives."""
+
+    def run(
+        self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None = None
+    ) -> tuple[Tensor, ...]:
+        """Agree on the map with the other ranks and return its results."""
+        arrays = [memory(t) for t in tensors if t is not None]
+        comm = self.messages.comm
+        number = self.number
+        if number is None and not self.origin.startswith(DERIVED):
+            calls = calls_of(comm)
+            self.number = calls.made
+            calls.made += self.kind != "replicate"
+        if self.kind != "replicate":
+            same = [a.shape[self.messages.batch_axis :] for a in arrays]
+            what = self.kind, arrays[0].dtype.char, same
+            comm._agree(self.origin, what, number=number)
+        return tuple(map(torch.from_numpy, self.messages.run(self.kind, arrays)))
+
+    def transposed(self) -> MapCall:
+        """Return the call of the backward pass."""
+        return self._derived(TRANSPOSES[self.kind], f"{DERIVED[0]}{self.origin}")
+
+    def tangent(self) -> MapCall:
+        """Return the call of the derivative in a direction."""
+        return self._derived(self.kind, f"{DERIVED[1]}{self.origin}")
+
+    def _derived(self, kind: str, origin: str) -> MapCall:
+        return MapCall(self.messages, kind, origin, self.number)
+
+
+class DispatchedMap(MapCall):
+    """A map that torch's dispatcher passes from one transformation to the next."""
+
+    __slots__ = ("_keys",)
+    dispatched = True
+
+    def __init__(
+        self, messages: Messages, kind: str, origin: str, keys: torch._C.DispatchKeySet
+    ) -> None:
+        super().__init__(messages, kind, origin)
+        self._keys = keys
+
+    def dispatch(self, phase: str, *tensors: Any) -> Any:
+        return dispatched(self.messages, self.kind, self.origin, tensors)
+
+    def run(
+        self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None = None
+    ) -> tuple[Tensor, ...]:
+        """Call the map, starting below autograd."""
+        keys = self._keys & torch._C._after_autograd_keyset
+        with (
+            torch.enable_grad(),
+            _set_fwd_grad_enabled(True),
+            torch._C._AutoDispatchBelowAutograd(),
+        ):
+            found = torch.ops.pyops.over_ranks.default.redispatch(
+                keys, [*tensors], self.messages.name, self.kind, self.origin
+            )
+        return tuple(found)
+
+    def _derived(self, kind: str, origin: str) -> MapCall:
+        return DispatchedMap(self.messages, kind, origin, self._keys)
+
+
+class Map(Phase["tuple[Tensor, ...]"]):
+    """Linear map between ranks as an autograd function; its backward pass is its transpose."""
+
+    name = "over_ranks"
+
+    @classmethod
+    def of_level(cls, call: Any, *tensors: Any) -> Any:
+        """Run at one level of transformations; torch has processed the other levels."""
+        if not tracks_derivatives(tensors):
+            return cls.forward(call, *tensors)
+        return cls._apply_level(*unwrap_dead_wrappers((call, *tensors)))
+
+    @staticmethod
+    def forward(call: MapCall, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return call.run(Map.name, tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
+        ctx.call = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[MaybeTensor, ...]:
+        needed = ctx.needs_input_grad[1:]
+        used = [c for c, need in zip(cotangents, needed, strict=True) if need]
+        found = iter(Map.of(ctx.call.transposed(), *used))
+        return None, *(next(found) if need else None for need in needed)
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *tangents: Tensor) -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...] = Map.of(ctx.call.tangent(), *tangents)
+        return found
+
+    @classmethod
+    def vmap(
+        cls, info: BatchInfo, in_dims: Sequence[int | None], *arguments: Any
+    ) -> tuple[Any, Any]:
+        """Map a whole batch in one message."""
+        call, *tensors = arguments
+        given, dims = _with_batch(call.messages, tensors, in_dims[1:])
+        return cls.apply(call, *given), dims
+
+    @classmethod
+    def _unbatched(cls, level: int, *arguments: Any) -> Any:
+        """Map whole batches of torch.autograd, as for `is_grads_batched`."""
+        call, *tensors = arguments
+        if level == 0:
+            return cls.of(call, *tensors)
+        axis = call.messages.batch_axis
+        batches = [torch._remove_batch_dim(t, level, 1, axis) for t in tensors]
+        count = max(b.shape[axis] for b in batches)
+        batches = [
+            b if b.shape[axis] == count else b.expand(*_replaced(b.shape, axis, count))
+            for b in batches
+        ]
+        found = cls._unbatched(level - 1, call, *batches)
+        return tuple(torch._add_batch_dim(f, axis, level) for f in found)
+
+
+def _replaced(shape: Sequence[int], axis: int, size: int) -> list[int]:
+    return [*shape[:axis], size, *shape[axis + 1 :]]
+
+
+def _with_batch(
+    messages: Messages, tensors: Sequence[Tensor], dims: Sequence[int | None]
+) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """Return tensors with their batches at the axis that a map allows, and these axes."""
+    axis = messages.batch_axis
+    given = [t if d is None else t.movedim(d, axis) for t, d in zip(tensors, dims, strict=True)]
+    return given, tuple(None if d is None else axis for d in dims)
+
+
+def dispatched(
+    messages: Messages, kind: str, origin: str, tensors: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Call a map through torch.library."""
+    return tuple(torch.ops.pyops.over_ranks([*tensors], messages.name, kind, origin))
+
+
+def _messages(name: str) -> Messages:
+    found = by_name.get(name)
+    if not isinstance(found, Messages):
+        raise RuntimeError(
+            "pyops.torch: graph: expected the distributed graph of the compiled function to live"
+        )
+    return found
+
+
+def _kernel(tensors: list[Tensor], name: str, kind: str, origin: str) -> list[Tensor]:
+    return [*MapCall(_messages(name), kind, origin).run(Map.name, tensors)]
+
+
+def _fake(tensors: list[Tensor], name: str, kind: str, origin: str) -> list[Tensor]:
+    messages = _messages(name)
+    return [t.new_empty(messages.shape(kind, t.shape)) for t in tensors]
+
+
+def _record(
+    keys: torch._C.DispatchKeySet, tensors: list[Tensor], name: str, kind: str, origin: str
+) -> list[Tensor]:
+    call = DispatchedMap(_messages(name), kind, origin, keys)
+    with enable_single_level_autograd_function():
+        return [*Map.of_level(call, *tensors)]
+
+
+def _mapped(
+    info: BatchInfo,
+    in_dims: Sequence[Any],
+    tensors: list[Tensor],
+    name: str,
+    kind: str,
+    origin: str,
+) -> tuple[object, object]:
+    messages = _messages(name)
+    given, dims = _with_batch(messages, tensors, in_dims[0])
+    return [*dispatched(messages, kind, origin, given)], [*dims]
+
+
+LIBRARY.define("over_ranks(Tensor[] tensors, str messages, str kind, str origin) -> Tensor[]")
+LIBRARY.impl("over_ranks", _kernel, "CPU")
+LIBRARY.impl("over_ranks", _record, "Autograd", with_keyset=True)
+torch.library.register_fake("pyops::over_ranks", _fake, lib=LIBRARY)
+torch.library.register_vmap("pyops::over_ranks", _mapped, lib=LIBRARY)
+
+
+def mapped(
+    messages: Messages, kind: str, origin: str, tensors: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Return the results of a differentiable map."""
+    if is_tracing(*tensors):
+        return dispatched(messages, kind, origin, tensors)
+    found: tuple[Tensor, ...] = Map.of(MapCall(messages, kind, origin), *tensors)
+    return found
+
+
+class Calls:
+    """What a communicator keeps for calls with tensors."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.replicas = Replicas(comm)
+        self.made = 0
+        """Number of calls that have sent messages."""
+
+
+class Paired:
+    """Own edges and those out of own nodes, for operators on pairs of edges."""
+
+    def __init__(self, comm: Communicator, pairs: PairedEdges) -> None:
+        self.rows = GhostRows(comm, pairs.halo)
+        self.graph = traceable(pairs.graph)
+        self.others = torch.from_numpy(pairs.others)
+
+
+class Parts:
+    """What a distributed graph keeps for calls with tensors."""
+
+    def __init__(self, graph: DistributedGraph) -> None:
+        self.rows = GhostRows(graph.comm, graph._halo)
+        self.axes = {name: halo is not None for name, halo in graph._axes.items()}
+        """Whether the rows of a distributed axis have ghosts."""
+        self.local: Graph | None = None
+        self.paired: Paired | None = None
+        self.shares: Tensor | None = None
+        """Factors of local sources from the normalisation by local degrees to that by all."""
+
+
+@torch.compiler.assume_constant_result
+def _prepare(name: str, traces: bool, paired: bool, scaled: bool) -> bool:
+    """Make what calls on a distributed graph read; collective at first."""
+    graph: DistributedGraph = by_name[name]
+    with without_tracing():
+        if graph._torch is None:
+            graph._torch = Parts(graph)
+        parts: Parts = graph._torch
+        if traces and parts.local is None:
+            parts.local = traceable(graph.local)
+        if paired and parts.paired is None:
+            parts.paired = Paired(graph.comm, graph._pairs())
+        if scaled and parts.shares is None:
+            parts.shares = torch.from_numpy(graph._out_shares())
+    return True
+
+
+@torch.compiler.assume_constant_result
+def _prepare_calls(name: str) -> bool:
+    calls_of(by_name[name])
+    return True
+
+
+def calls_of(comm: Communicator) -> Calls:
+    """Return what a communicator keeps for calls with tensors."""
+    if comm._torch is None:
+        comm._torch = Calls(comm)
+    found: Calls = comm._torch
+    return found
+
+
+def _replicas(comm: Communicator) -> Replicas:
+    _prepare_calls(comm._name)
+    replicas: Replicas = comm._torch.replicas
+    return replicas
+
+
+def is_distributed(graph: object) -> TypeGuard[DistributedGraph]:
+    """Return whether an argument is a distributed graph, whose package is not imported for it."""
+    return hasattr(graph, "_halo")
+
+
+def local_of(graph: DistributedGraph) -> Graph:
+    """Return the graph of own edges, with indices that torch can trace."""
+    _prepare(graph._name, True, False, False)
+    found: Graph = graph._torch.local
+    return found
+
+
+def same_edges(graph: DistributedGraph) -> bool:
+    """Return whether each edge of a rank has a row of its own."""
+    return graph.local._ids is None
+
+
+class Distributed:
+    """An operator on distributed graphs."""
+
+    def __init__(self, op: Operator, front_end: FrameworkFunction, run: Run) -> None:
+        self._op, self._front_end, self._run = op, front_end, run
+        phase = op._phases["forward"]
+        self._inputs = _dispatch.inputs_of(phase)
+        (self._output,) = _dispatch.outputs_of(phase)
+        self._scaled = _dispatch._reads_degrees(phase)
+        self._paired = bool(op.signature.indexed)
+
+    def __call__(
+        self,
+        graph: DistributedGraph,
+        inputs: tuple[object, ...],
+        options: Options,
+        check: Callable[[str, object], Tensor],
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Return y, and the attention weights if requested."""
+        label = self._front_end.label
+        if is_exporting() or is_jit_tracing():
+            raise NotImplementedError(
+                f"{label}: graph: expected pyops.torch.Graph where torch exports, got {graph!r}"
+            )
+
+        def arguments() -> Any:
+            given = {**options}
+            _, tensors = self._front_end.arguments(inputs, given, lambda _, g: g, check)
+            return tensors, self._op.pop_attention(given), given
+
+        if is_tracing(*[a for a in inputs if isinstance(a, Tensor)]):
+            tensors, weighted, options = arguments()
+            for name in self._op.signature.indexed:
+                if options.pop(name, None) is not None:
+                    raise NotImplementedError(
+                        f"{label}: {name}: expected None where torch traces a call on a "
+                        "distributed graph, got row numbers"
+                    )
+            numbers = {}
+        else:
+            tensors, weighted, options, numbers = graph.comm._together(
+                label,
+                lambda: self._checked(graph, *arguments()),
+                lambda found: self._equal(graph, *found),
+            )
+        return self._composed(graph, tensors, options, numbers, weighted)
+
+    def _checked(
+        self,
+        graph: DistributedGraph,
+        tensors: Sequence[MaybeTensor],
+        weighted: bool,
+        options: Options,
+    ) -> Any:
+        """Check the arguments of this rank as NumPy arrays of the same shapes are."""
+        phase = self._op._phases["forward"]
+        names = self._op.signature.inputs
+        arrays = [
+            None if t is None else stand_in(f"{self._front_end.label}: {n}", t)
+            for n, t in zip(names, tensors, strict=True)
+        ]
+        others, rows = phase._without_rows(options)
+        rows = {n: host_rows(without_subclass(r)) for n, r in rows.items()}
+        own = [graph._own, *arrays]
+        *_, numbers = _dispatch._check(phase, graph, own, others, rows, None, None, False)
+        return tensors, weighted, others, numbers
+
+    def _equal(
+        self,
+        graph: DistributedGraph,
+        tensors: Sequence[MaybeTensor],
+        weighted: bool,
+        options: Options,
+        numbers: dict[str, Counts],
+    ) -> tuple[object, ...]:
+        """Return what has to be equal on all ranks."""
+        phase = self._op._phases["forward"]
+        arrays = [None if t is None else stand_in("", t) for t in tensors]
+        tracked = [t is not None and _is_tracked(t) for t in tensors]
+        same = _dispatch._equal(phase, graph, arrays, options, None)
+        return *same[:-1], weighted, graph.comm._inside, ("requires_grad", tracked)
+
+    def _composed(
+        self,
+        graph: DistributedGraph,
+        tensors: Sequence[MaybeTensor],
+        options: Options,
+        numbers: dict[str, Counts],
+        weighted: bool,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        label, traces = self._front_end.label, is_tracing(*tensors)
+        _prepare(graph._name, traces, self._paired, self._scaled)
+        parts: Parts = graph._torch
+        messages, axes, local = parts.rows, parts.axes, parts.local if traces else graph.local
+        if self._paired:
+            assert parts.paired is not None
+            messages, axes, local = parts.paired.rows, {"num_edges": True}, parts.paired.graph
+        given = [*tensors]
+        held = [i for i, t in enumerate(tensors) if t is not None]
+        ghosts = [i for i in held if axes.get(self._inputs[i], False)]
+        same = [i for i in held if self._inputs[i] not in axes]
+        _replace(given, ghosts, lambda some: mapped(messages, "exchange", label, some))
+        if self._scaled:
+            assert parts.shares is not None
+            for i in ghosts:
+                given[i] = _scaled(given[i], parts.shares)
+        if not graph.comm._inside:
+            _replace(given, same, lambda some: replicated_by(graph.comm, label, some))
+        if numbers:
+            pairs = graph._pairs()
+            rows = {f"{label}: {n}": (n, pairs.exchange(r)) for n, r in numbers.items()}
+            found = graph.comm._together(
+                label, lambda: {n: pairs.local(text, r) for text, (n, r) in rows.items()}
+            )
+            options = {**options, **found}
+        y = self._run("forward", local, given, options)
+        if self._paired and parts.paired is not None:
+            y = y.index_fill(0, parts.paired.others, 0)
+        if axes.get(self._output, False):
+            (y,) = mapped(messages, "accumulate", label, [y])
+        if not weighted:
+            return y
+        constants = [None if t is None else t.detach() for t in given]
+        return y, self._run("attention", local, constants, options)
+
+
+def _scaled(rows: MaybeTensor, factors: Tensor) -> Tensor:
+    assert rows is not None
+    return rows * factors.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+
+
+def _replace(
+    given: list[MaybeTensor],
+    places: Sequence[int],
+    function: Callable[[list[Any]], Sequence[Tensor]],
+) -> None:
+    """Replace some tensors by what a function of all of them returns."""
+    if places:
+        for i, found in zip(places, function([given[i] for i in places]), strict=True):
+            given[i] = found
+
+
+def stand_in(label: str, tensor: Tensor) -> Array:
+    """Return an array of the shape and type of a tensor, for checks; its elements are undefined."""
+    if not isinstance(tensor, Tensor) or not tensor.is_cpu or tensor.layout is not torch.strided:
+        found = f"a tensor on {tensor.device}" if isinstance(tensor, Tensor) else type(tensor)
+        raise ValueError(f"{label}: expected a dense tensor on the CPU with ranks, got {found}")
+    if tensor.dtype.is_complex or tensor.dtype in (torch.bfloat16, torch.float16, torch.bool):
+        raise TypeError(f"{label}: expected a tensor of 32 or 64 bits, got {tensor.dtype}")
+    return np.empty(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def replicated_by(comm: Communicator, origin: str, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return copies whose gradients are summed over ranks."""
+    return mapped(_replicas(comm), "replicate", origin, tensors)
+
+
+def replicated(comm: Communicator, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """See `Communicator.replicated`."""
+    caller = "Communicator.replicated"
+    if not is_tracing(*tensors):
+
+        def check() -> list[object]:
+            if comm._inside:
+                raise RuntimeError(
+                    f"{caller}: value: expected a call outside of pyops.torch.nn.Replicated, whose "
+                    "parameters are replicated already"
+                )
+            arrays = [stand_in(f"{caller}: value", t) for t in tensors]
+            pairs = zip(arrays, tensors, strict=True)
+            return [(a.dtype.char, a.shape, _is_tracked(t)) for a, t in pairs]
+
+        comm._together(caller, check, tuple)
+    return replicated_by(comm, caller, tensors)
+
+
+def summed(comm: Communicator, value: Tensor) -> Tensor:
+    """See `Communicator.sum`."""
+    caller = "Communicator.sum"
+    if not is_tracing(value):
+
+        def check() -> tuple[object, ...]:
+            array = stand_in(f"{caller}: value", value)
+            if array.dtype.itemsize not in (4, 8):
+                raise TypeError(
+                    f"{caller}: value: expected numbers of 32 or 64 bits, got {value.dtype}"
+                )
+            return "tensor", array.dtype.char, array.shape, _is_tracked(value)
+
+        comm._together(caller, check, tuple)
+    return mapped(_replicas(comm), "sum", caller, [value])[0]
+
+
+def exchanged(graph: DistributedGraph, x: Tensor) -> Tensor:
+    """See `DistributedGraph.exchange`."""
+    return _rows(graph, "exchange", "x", x, graph.num_src, "num_src")
+
+
+def accumulated(graph: DistributedGraph, full: Tensor) -> Tensor:
+    """See `DistributedGraph.accumulate`."""
+    length = graph._halo.size
+    return _rows(graph, "accumulate", "full", full, length, "local.num_src")
+
+
+def _rows(
+    graph: DistributedGraph, kind: str, name: str, given: Tensor, length: int, rows: str
+) -> Tensor:
+    caller = f"DistributedGraph.{kind}"
+    if not is_tracing(given):
+
+        def check() -> tuple[object, ...]:
+            array = check_rows(f"{caller}: {name}", stand_in(f"{caller}: {name}", given))
+            if len(array) != length:
+                raise ValueError(
+                    f"{caller}: {name}: expected {rows}={length} rows, got {len(array)}"
+                )
+            return "tensor", array.dtype.char, array.shape[1:], _is_tracked(given)
+
+        graph.comm._together(caller, check, tuple)
+    _prepare(graph._name, False, False, False)
+    return mapped(graph._torch.rows, kind, caller, [given])[0]
+
+
+def taken(comm: Communicator, rows: Tensor, numbers: npt.ArrayLike) -> Tensor:
+    """See `Communicator.take`."""
+    caller = "Communicator.take"
+    if is_tracing(rows):
+        raise NotImplementedError(f"{caller}: rows: expected a call outside of what torch traces")
+
+    def check() -> tuple[Values, Counts, bool]:
+        array = check_rows(f"{caller}: rows", stand_in(f"{caller}: rows", rows))
+        given = memory(numbers) if isinstance(numbers, Tensor) else numbers
+        wanted = check_indices(f"{caller}: numbers", given).astype(np.int64)
+        return array, wanted, _is_tracked(rows)
+
+    array, wanted, _ = comm._together(
+        caller, check, lambda f: ("tensor", f[0].dtype.char, f[0].shape[1:], f[2])
+    )
+    transfer, where = comm._transfer(caller, len(array), wanted)
+    return mapped(TakenRows(comm, transfer, where, len(array)), "take", caller, [rows])[0]
+
+
+def _is_tracked(tensor: Tensor) -> bool:
+    return bool(torch.is_grad_enabled() and tensor.requires_grad)
