@@ -8,6 +8,9 @@ destinations in its second row; a sparse matrix of torch with a row for each des
 (offsets, sources); or a packed `pyops.Graph` (`pyops.torch.Graph` if torch compiles). It is packed
 once and cached as long as the tensor lives unchanged.
 
+Layers of PyTorch Geometric also take a `pyops.distributed.DistributedGraph`, with the rank's own
+rows; gradients of their parameters are then sums over ranks. `Replicated` does that to any module.
+
 Layers and tensors may be on a CUDA device, all on the same one. Edges are checked and packed on the
 host, so the first call with an index waits for its copy to the host. Inference tensors are copied
 in each call; so are edges in compiled functions, except those of a `pyops.torch.Graph`. Neighbours
@@ -34,6 +37,7 @@ from .linear_channel_mlp import LinearChannelMLP as LinearChannelMLP
 from .neighbor_search import NeighborSearch as NeighborSearch
 from .nn_conv import NNConv as NNConv
 from .output_pp_block import OutputPPBlock as OutputPPBlock
+from .replicated import Replicated as Replicated
 from .residual_layer import ResidualLayer as ResidualLayer
 from .sinusoidal_embedding import SinusoidalEmbedding as SinusoidalEmbedding
 from .spherical_basis_layer import SphericalBasisLayer as SphericalBasisLayer

@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from .._call import DTYPES, is_integer
 from .._host import without_subclass
+from .._ranks import is_distributed
 from ._edges.edge_index import (
     EdgeIndex,
     check_device,
@@ -22,6 +23,7 @@ from ._edges.layer_edges import Edges, edges_of
 from ._edges.routes import ALWAYS
 from ._functions import scatter
 from ._linear import is_linear
+from .replicated import called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -119,6 +121,8 @@ class Messages(torch.nn.Module):
                     f"{self._label}: torch_geometric.nn.to_hetero takes layers of "
                     "torch_geometric.nn alone; use torch_geometric.nn.HeteroConv"
                 )
+            if is_distributed(value) and not value.comm._inside:
+                return called(self, value.comm, arguments, given)
         return super().__call__(*arguments, **given)
 
     def _pair(self, x: object) -> Pair:

@@ -219,11 +219,11 @@ class GATConv(Attention):
         def scores() -> Tensor:
             source = (self._by_heads(x) * self.att_src).sum(-1)
             target = edges.append_spare((self._by_heads(z) * self.att_dst).sum(-1))
-            total = source.index_select(0, edges.src) + target.index_select(0, edges.dst)
+            total = edges.of_sources(source) + target.index_select(0, edges.dst)
             total = total if edge_scores is None else total + edge_scores
             return torch.nn.functional.leaky_relu(total, self.negative_slope)
 
         def values() -> Tensor:
-            return self._by_heads(x).index_select(0, edges.src)
+            return self._by_heads(edges.of_sources(x))
 
         return self._reduced(edges, fused, scores, values, mask, weighted)

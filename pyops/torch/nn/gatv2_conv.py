@@ -163,7 +163,7 @@ class GATv2Conv(Attention):
             )
 
         def values() -> Tensor:
-            return self._by_heads(x_l.index_select(0, edges.src))
+            return self._by_heads(edges.of_sources(x_l))
 
         def scores() -> Tensor:
             total = values() + self._by_heads(edges.append_spare(x_r).index_select(0, edges.dst))

@@ -17,6 +17,7 @@ from ._reductions import contiguous_gradient
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...distributed import DistributedGraph
     from ...graph import Graph
     from .._graph import TracedGraph
     from ._edges.edge_index import EdgeIndex
@@ -139,6 +140,7 @@ class NNConv(Messages):
                 raise
             out = self._gathered(messages, edges.dst, edges.num_dst)
         elif self._by_message:
+            x = edges.sources(x)
             messages = self._summed(per_edge_graph(edges, x.shape[0]), x, features)
             return self._gathered(messages, edges.dst, edges.num_dst)
         else:
@@ -189,7 +191,9 @@ class NNConv(Messages):
             )
         return matrices.reshape(-1, rows)
 
-    def _summed(self, graph: Graph | TracedGraph, x: Tensor, features: Tensor) -> Tensor:
+    def _summed(
+        self, graph: Graph | TracedGraph | DistributedGraph, x: Tensor, features: Tensor
+    ) -> Tensor:
         self._check_network(x, features)
         layers = _layers(self.nn)
         if layers is None:

@@ -141,7 +141,7 @@ class TransformerConv(Attention):
             return _ops.transformer_conv(edges.graph, *rows, heads=self.heads, concat=self.concat)
 
         def gather(rows: Tensor) -> Tensor:
-            rows = rows.index_select(0, edges.src)
+            rows = edges.of_sources(rows)
             return self._by_heads(rows if features is None else rows + features)
 
         def scores() -> Tensor:

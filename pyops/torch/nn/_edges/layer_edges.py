@@ -13,6 +13,7 @@ from .... import graph as _graph
 from ..._call import is_exporting, is_jit_tracing, is_tracing
 from ..._graph import TracedGraph
 from ..._host import on_host
+from ..._ranks import is_distributed, local_of, same_edges
 from .._functions import scatter
 from .._reductions import REDUCTIONS
 from .cache import cached
@@ -34,6 +35,8 @@ from .routes import ALWAYS, is_packed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ....distributed import DistributedGraph
 
 Fill: TypeAlias = "float | Tensor | str | None"
 CPU = torch.device("cpu")
@@ -60,7 +63,7 @@ class Edges:
 
     index: Tensor
     """Edges [2, edges] in the order of the input, then the added self loops."""
-    graph: _graph.Graph | TracedGraph | None
+    graph: _graph.Graph | TracedGraph | DistributedGraph | None
     """Packed graph, None if operations of torch reduce the messages."""
     num_dst: int
     into: int
@@ -81,6 +84,14 @@ class Edges:
     @property
     def dst(self) -> Tensor:
         return self.index[self.into]
+
+    def sources(self, rows: Tensor) -> Tensor:
+        """Return a row for each source in the index, given those of the rank if there are ranks."""
+        return self.graph.exchange(rows) if is_distributed(self.graph) else rows
+
+    def of_sources(self, rows: Tensor) -> Tensor:
+        """Gather the row of the source of each edge."""
+        return self.sources(rows).index_select(0, self.src)
 
     def returned(self, edge_index: EdgeIndex) -> EdgeIndex | SizedIndex:
         """Return the index for the caller, who may write to it: the cached one is copied.
@@ -211,6 +222,8 @@ def edges_of(
     route : (str, int)
         Operator and elements per edge, by which `is_packed` chooses the implementation.
     """
+    if is_distributed(edge_index):
+        return _distributed(caller, edge_index, num_src, num_dst, device, loops, into)
     edge_index = check_edges(caller, edge_index, device)
     label = f"{caller}: edge_index"
     if is_sparse(edge_index) and not into:
@@ -260,6 +273,34 @@ def edges_of(
     found = cached(hosts, (form, num_src, num_dst, loops, into), pack)
     index = parts[0] if found.index is None else found.index
     return Edges(index, found.graph, num_dst, into, given, loops, found.kept, values=values)
+
+
+def _distributed(
+    caller: str,
+    graph: DistributedGraph,
+    num_src: int,
+    num_dst: int,
+    device: torch.device,
+    loops: int | None,
+    into: int,
+) -> Edges:
+    """Return the own edges of a rank; the sources in their index are local ones."""
+    label = f"{caller}: edge_index"
+    if (graph.num_src, graph.num_dst) != (num_src, num_dst):
+        raise ValueError(f"{label}: expected a graph of {num_src} source and {num_dst} "
+                         f"destination nodes, got {graph!r}")  # fmt: skip
+    if loops is not None:
+        raise ValueError(
+            f"{label}: a distributed graph gets no self loops: expected add_self_loops=False"
+        )
+    if not into:
+        raise ValueError(
+            f"{label}: flow='target_to_source' needs a graph with its edges reversed, got {graph!r}"
+        )
+    if not same_edges(graph):
+        raise ValueError(f"{label}: expected a graph whose edges share no rows")
+    index = index_of_graph(local_of(graph), device)
+    return Edges(index, graph, num_dst, into, index.shape[1])
 
 
 def least(counts: Sequence[int]) -> int:
