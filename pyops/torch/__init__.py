@@ -12,8 +12,9 @@ from .._call.operator import OPERATORS as _OPERATORS
 from ._call import check as _check
 from ._function import function as _function
 from ._graph import Graph as Graph
+from ._sampler import BalancedBatchSampler as BalancedBatchSampler
 
-__all__ = ["Graph", *_starred()]
+__all__ = ["BalancedBatchSampler", "Graph", *_starred()]
 
 globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
 globals().update(
