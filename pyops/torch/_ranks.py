@@ -8,7 +8,7 @@ run on the own edges of a rank.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeGuard
 
 import numpy as np
 import torch
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ..distributed._mpi import Counts, Values
     from ._graph import Graph
 
+Given = ParamSpec("Given")
 Run: TypeAlias = "Callable[[str, Any, Sequence[MaybeTensor], Options], Tensor]"
 """Runs a phase of an operator on a local graph."""
 TRANSPOSES = {
@@ -378,7 +379,16 @@ class Parts:
         """Factors of local sources from the normalisation by local degrees to that by all."""
 
 
-@torch.compiler.assume_constant_result
+def _called_while_traced(function: Callable[Given, bool]) -> Callable[Given, bool]:
+    """Have torch.compile call a function in place of tracing it.
+
+    As `torch.compiler.assume_constant_result`, which would import the compiler.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+@_called_while_traced
 def _prepare(name: str, traces: bool, paired: bool, scaled: bool) -> bool:
     """Make what calls on a distributed graph read; collective at first."""
     graph: DistributedGraph = by_name[name]
@@ -395,7 +405,7 @@ def _prepare(name: str, traces: bool, paired: bool, scaled: bool) -> bool:
     return True
 
 
-@torch.compiler.assume_constant_result
+@_called_while_traced
 def _prepare_calls(name: str) -> bool:
     calls_of(by_name[name])
     return True
@@ -417,7 +427,7 @@ def _replicas(comm: Communicator) -> Replicas:
 
 def is_distributed(graph: object) -> TypeGuard[DistributedGraph]:
     """Return whether an argument is a distributed graph, whose package is not imported for it."""
-    return hasattr(graph, "_halo")
+    return hasattr(type(graph), "accumulate")
 
 
 def local_of(graph: DistributedGraph) -> Graph:

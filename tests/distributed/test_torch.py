@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 
@@ -25,17 +26,16 @@ SECONDS = 240
 
 
 @contextlib.contextmanager
-def started(folder, ranks, *functions, **environment):
+def started(ranks, *program, **environment):
     """Start a process for each rank; end those that are left."""
-    program = [sys.executable, "-m", "tests.distributed.programs.tensors", str(folder / "store")]
     processes = [
         subprocess.Popen(
-            [*program, *functions],
+            [sys.executable, *program],
             cwd=ROOT,
             env=os.environ
             | ENVIRONMENT
-            | environment
-            | {"RANK": str(rank), "WORLD_SIZE": str(ranks)},
+            | {"RANK": str(rank), "WORLD_SIZE": str(ranks)}
+            | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -50,6 +50,10 @@ def started(folder, ranks, *functions, **environment):
             process.communicate()
 
 
+def program(folder, *functions):
+    return "-m", "tests.distributed.programs.tensors", str(folder / "store"), *functions
+
+
 @pytest.mark.parametrize(
     ("ranks", "functions"),
     [
@@ -62,23 +66,50 @@ def started(folder, ranks, *functions, **environment):
 )
 def test_ranks(tmp_path, ranks, functions):
     """The functions of the program, which describe what they check."""
-    with started(tmp_path, ranks, *functions.split()) as processes:
+    with started(ranks, *program(tmp_path, *functions.split())) as processes:
         texts = [process.communicate(timeout=SECONDS)[0] for process in processes]
         assert [process.returncode for process in processes] == [0] * ranks, "\n".join(texts)
 
 
-FAILURES = {"raise": "has ended", "exit": "has ended", "kill": "has ended", "sleep": "Timed out"}
+FAILURES = {"exit": "has ended", "kill": "has ended", "sleep": "Timed out"}
 
 
 @pytest.mark.parametrize("how", FAILURES)
 def test_failures(tmp_path, how):
     """If one rank ends, or does not call, the others raise an error."""
-    with started(tmp_path, 2, "ends", HOW=how, SECONDS="15" if how == "sleep" else "60") as both:
+    seconds = "15" if how == "sleep" else "60"
+    with started(2, *program(tmp_path, "ends"), HOW=how, SECONDS=seconds) as both:
         text, _ = both[0].communicate(timeout=SECONDS)
         assert both[0].returncode == 1
         assert "not reached" not in text
         assert "pyops.distributed: expected messages of the other ranks: one of them has" in text
         assert FAILURES[how] in text
+
+
+def test_example():
+    """The example prints the same losses on one and two ranks, which fall."""
+    printed = []
+    for ranks in 1, 2:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        with started(ranks, "examples/ranks_torch.py", **address) as processes:
+            texts = [process.communicate(timeout=SECONDS)[0] for process in processes]
+            assert [process.returncode for process in processes] == [0] * ranks, "\n".join(texts)
+        printed.append(texts)
+    (alone,), (first, second) = printed
+    losses = [float(line.split()[-1]) for line in alone.splitlines()]
+    assert len(losses) == 3
+    assert losses[-1] < losses[0] / 3
+    assert (first, second) == (alone, "")
+
+
+def test_import():
+    """Neither pyops.torch nor pyops.distributed imports mpi4py or the compiler of torch."""
+    code = "import sys, pyops.torch.nn, pyops.distributed; "
+    code += "assert not {'mpi4py', 'torch._dynamo'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | ENVIRONMENT)
 
 
 def test_without_process_group(monkeypatch):
