@@ -18,7 +18,7 @@ import torch.distributed as dist
 import pyops.torch.nn
 from pyops.distributed import Communicator
 
-SIDE, RADIUS, WIDTH, STEPS = 24, 0.1, 16, 60
+SIDE, RADIUS, WIDTH, STEPS = 24, 0.1, 16, 30
 
 
 class Operator(torch.nn.Module):
@@ -55,7 +55,9 @@ def strip(comm):
     graph = comm.graph(src, dst, owned=(first * SIDE, last * SIDE))
     points = torch.tensor((own + 0.5) / SIDE)
     ghosts = graph.exchange(points)
-    src, dst = (torch.tensor(ends, dtype=torch.int64) for ends in (graph.local.src, graph.local.dst))
+    src, dst = (
+        torch.tensor(ends, dtype=torch.int64) for ends in (graph.local.src, graph.local.dst)
+    )
     offsets = (ghosts[src] - points[dst]) / RADIUS
     return graph, points, torch.cat([offsets, offsets.norm(dim=1, keepdim=True)], 1)
 
@@ -93,7 +95,7 @@ def main():
         loss.backward()
         optimiser.step()
         total = comm.sum(loss.detach())
-        if comm.rank == 0 and step % 20 == 19:
+        if comm.rank == 0 and step % 10 == 9:
             print(f"step {step + 1:3}: mean squared error {float(total):.8f}")
     comm.close()
     dist.destroy_process_group()

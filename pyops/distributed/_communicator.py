@@ -88,6 +88,16 @@ class Communicator:
     def __repr__(self) -> str:
         return f"Communicator(rank={self.rank}, size={self.size})"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("Communicator: cannot be pickled, as it belongs to running ranks")
+
+    def __copy__(self) -> Communicator:
+        return self
+
+    def __deepcopy__(self, _: object) -> Communicator:
+        """Return the communicator itself, which copies of a module share."""
+        return self
+
     @property
     def rank(self) -> int:
         """Number of this rank, from 0."""

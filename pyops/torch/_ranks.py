@@ -557,7 +557,12 @@ class Distributed:
                 label, lambda: {n: pairs.local(text, r) for text, (n, r) in rows.items()}
             )
             options = {**options, **found}
-        y = self._run("forward", local, given, options)
+
+        def compute() -> Tensor:
+            return self._run("forward", local, given, options)
+
+        # an exception is raised on all ranks where others would wait for the rows
+        y = graph.comm._together(label, compute) if self._paired and not traces else compute()
         if self._paired and parts.paired is not None:
             y = y.index_fill(0, parts.paired.others, 0)
         if axes.get(self._output, False):

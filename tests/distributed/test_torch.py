@@ -60,8 +60,7 @@ def program(folder, *functions):
         (2, "maps arrays checks balanced"),
         (2, "transformations graphs"),
         (2, "layers compiled"),
-        (3, "operators refusals"),
-        (3, "maps arrays layers"),
+        (3, "operators maps layers refusals"),
     ],
 )
 def test_ranks(tmp_path, ranks, functions):

@@ -1,9 +1,11 @@
 """Operators, maps, layers and samplers of `pyops.torch` on the ranks of a process group."""
 
 import contextlib
+import copy
 import datetime
 import functools
 import os
+import pickle
 import signal
 import sys
 import time
@@ -13,6 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 import pyops
 import pyops.torch as pt
@@ -234,6 +237,14 @@ def transformations(comm):
         second = torch.autograd.grad(dy, leaves, gy, allow_unused=True)
         for a, b in zip(second, found, strict=True):
             assert a is None or torch.allclose(a, b, 1e-10, 1e-10), name
+        for i, t in enumerate(inputs):  # by one input alone
+            some = [torch.zeros_like(t) for t in inputs]
+            some[i] = h[i]
+            _, expected_dy = torch.func.jvp(example, tuple(inputs), tuple(some))
+            _, dy = torch.func.jvp(
+                lambda t, i=i, e=example, x=inputs: e(*x[:i], t, *x[i + 1 :]), (t,), (h[i],)
+            )
+            assert torch.allclose(dy, expected_dy, 1e-12, 1e-12), name
         batches = [torch.stack([t, t]) for t in inputs]
         mapped = torch.func.vmap(example)(*batches)
         y = example(*inputs)
@@ -299,8 +310,20 @@ def compiled(comm):
         )
         _, tangent = torch.func.jvp(call, tuple(constants), tuple(h))
         assert torch.equal(program(*constants), tangent), name
-    case = cases.representative("edge_to_edge")
-    example = Example(comm, case)
+    _, shares = random_graph(comm)
+    torch.manual_seed(0)
+    model = nn.Replicated(stacked(), comm)
+    sizes = (shares.graph.num_src, 4), (shares.graph.num_edges, 2)
+    x, edge = (torch.ones(size, dtype=torch.float64) for size in sizes)
+    program = torch.compile(model, fullgraph=True, backend="aot_eager")
+    found, expected = (
+        torch.autograd.grad(f(x, shares.graph, edge).square().sum(), [*model.parameters()])
+        for f in (program, model)
+    )
+    largest = max(e.abs().max() for e in expected)
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).abs().max() <= 1e-13 * largest
+    example = Example(comm, cases.representative("edge_to_edge"))
     torch._dynamo.reset()
     program = torch.compile(lambda *t: example(*t), backend="aot_eager", fullgraph=True)
     with pytest.raises(Exception, match="reverse: expected None where torch traces"):
@@ -457,11 +480,8 @@ def layers(comm):
         for place, (a, b) in enumerate(zip(one, other, strict=True)):
             assert torch.allclose(a, b, 1e-9, 1e-9), (name, place)
 
-    def stack():
-        return Stack(network(4, 5, 4), LAYERS["GATConv"](), network(6, 5, 2))
-
     own = x[rows["x"]], edge[rows["edge"]]
-    for name, make in (LAYERS | {"Replicated": stack}).items():
+    for name, make in (LAYERS | {"Replicated": stacked}).items():
         for aggr in ("sum", "mean", "max") if name in LAYERS else (None,):
             torch.manual_seed(0)
             layer = (make() if aggr is None else make(aggr=aggr)).double()
@@ -476,7 +496,7 @@ def layers(comm):
             _, (_, part) = layer(*given, return_attention_weights=True)
             assert torch.allclose(part, alpha[rows["edge"]], 1e-12)
     torch.manual_seed(0)
-    module = stack().double()
+    module = stacked()
     layer = nn.Replicated(module, comm)
     given = torch.tensor(own[0]), shares.graph, torch.tensor(own[1])
     layer(*given).square().sum().backward()
@@ -488,9 +508,14 @@ def layers(comm):
     assert all(
         torch.allclose(p.grad, g, 1e-14) for p, g in zip(module.parameters(), sums, strict=True)
     )
-    program = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    found = torch.autograd.grad(program(*given).square().sum(), [*module.parameters()])
-    same(found, sums, "compiled")
+    copy.deepcopy(layer)(*given)
+    with pytest.raises(TypeError, match="Communicator: cannot be pickled"):
+        pickle.dumps(layer)
+    inner = module.between.forward
+    module.between.forward = functools.partial(checkpoint, inner, use_reentrant=False)
+    found = torch.autograd.grad(layer(*given).square().sum(), [*module.parameters()])
+    assert all(map(torch.equal, found, sums))
+    module.between.forward = inner
 
 
 class Stack(torch.nn.Module):
@@ -502,6 +527,10 @@ class Stack(torch.nn.Module):
 
     def forward(self, x, graph, edge):
         return self.after(self.between(self.before(x), graph, edge))
+
+
+def stacked():
+    return Stack(network(4, 5, 4), LAYERS["GATConv"](), network(6, 5, 2)).double()
 
 
 @contextlib.contextmanager
