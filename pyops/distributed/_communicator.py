@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 Range = tuple[int, int]
 by_name: WeakValueDictionary[str, Any] = WeakValueDictionary()
-"""Communicators and distributed graphs by their names, by which compiled programs refer to them."""
+"""What compiled programs refer to by name: communicators, distributed graphs and their maps."""
 _names = itertools.count()
 
 
@@ -402,7 +402,7 @@ def _engine(comm: object) -> Engine:
 
 
 def named(thing: object) -> str:
-    """Return a new name of a communicator or distributed graph."""
+    """Return a new name, by which `by_name` finds the argument while it lives."""
     name = f"ranks{next(_names)}"
     by_name[name] = thing
     return name

@@ -311,7 +311,20 @@ def compiled(comm):
         _, tangent = torch.func.jvp(call, tuple(constants), tuple(h))
         assert torch.equal(program(*constants), tangent), name
     _, shares = random_graph(comm)
+    graph = shares.graph
+    leaves = [torch.rand(n, 2, requires_grad=True) for n in (graph.num_src, graph.local.num_src)]
     torch.manual_seed(0)
+    leaves.append(torch.rand(2, requires_grad=True))
+
+    def composed(x, full, weight):
+        full = full.tanh() + graph.exchange(x * comm.replicated(weight)).square()
+        return comm.sum(graph.accumulate(full).sin().sum())
+
+    torch._dynamo.reset()
+    program = torch.compile(composed, fullgraph=True, backend="aot_eager")
+    found, expected = (torch.autograd.grad(f(*leaves), leaves) for f in (program, composed))
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, 1e-6)
     model = nn.Replicated(stacked(), comm)
     sizes = (shares.graph.num_src, 4), (shares.graph.num_edges, 2)
     x, edge = (torch.ones(size, dtype=torch.float64) for size in sizes)
