@@ -177,7 +177,9 @@ def front_ends_page() -> str:
     found = read("table")
     cells = [table_of_all.Cell(**cell) for cell in found["cells"]]
     text = ".. role:: slower\n\n" + title("Front ends")
-    text += "Written by ``./run bench table``. " + table_of_all.PREAMBLE.replace("**Bold**", "Marked")
+    text += "Written by ``./run bench table``. " + table_of_all.PREAMBLE.replace(
+        "**Bold**", "Marked"
+    )
     text += "\n\n" + facts(found["machine"], found["versions"])
     for name in dict.fromkeys(cell.operator for cell in cells):
         text += title(name, "-")

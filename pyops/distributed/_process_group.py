@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .._call.arrays import kind_of
-from ._mpi import Engine
+from ._mpi import Engine, segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,6 +122,13 @@ class ProcessGroupEngine(Engine):
             for one in work:
                 one.wait()
         return incoming
+
+    def rows(self, rows: Values) -> tuple[Values, Counts]:
+        """Return the rows of all ranks, one rank after another, and their numbers."""
+        counts = self.gather(np.array([len(rows)]))[:, 0]
+        found = np.empty((int(counts.sum()), rows.shape[1]), rows.dtype)
+        own = [(rank, 0, len(rows)) for rank in range(self.size if len(rows) else 0)]
+        return self.exchange(np.ascontiguousarray(rows), own, found, segments(counts)), counts
 
 
 def _tensor(array: Values) -> torch.Tensor:

@@ -462,6 +462,11 @@ class Distributed:
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Return y, and the attention weights if requested."""
         label = self._front_end.label
+        if graph._parts is not None:
+            raise NotImplementedError(
+                f"{label}: graph: expected a distributed graph without `reproducible` for tensors, "
+                f"got {graph!r}"
+            )
         if is_exporting() or is_jit_tracing():
             raise NotImplementedError(
                 f"{label}: graph: expected pyops.torch.Graph where torch exports, got {graph!r}"
