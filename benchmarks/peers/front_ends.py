@@ -1,4 +1,4 @@
-"""pyops through a framework: its operator in place of the formula that the framework's peer runs."""
+"""pyops through a framework: its operator in place of the formula that the peer there runs."""
 
 from dataclasses import replace
 from importlib import import_module
@@ -10,7 +10,7 @@ from benchmarks.peers import pyops as numpy
 
 
 class FrontEnd:
-    """A peer, as in the modules beside this one, that runs functions of pyops.torch or pyops.jax."""
+    """A peer, as the modules beside this one, that runs functions of pyops.torch or pyops.jax."""
 
     def __init__(self, framework, peer):
         self._framework = framework
