@@ -93,7 +93,7 @@ class Graph:
     _packed: dict[str, Indices]
     _ready: dict[tuple[str, ...], tuple[Indices, ...]]
     _copies: dict[tuple[str, ...], Any]
-    """The graph as front ends hold it, by their names."""
+    """The graph as front ends hold it, by their names; the last row numbers of options."""
 
     @eager
     def __init__(

@@ -533,7 +533,14 @@ def test_images(rng):
     src, dst = [0, 1, 0, 1, 2], [1, 0, 1, 0, 0]
     graph, reverse = pyops.Graph(src, dst), np.array([1, 0, 3, 2, -1], np.int32)
     inputs = arrays(rng, graph)
-    y = pyops.dimenet_aggregate(graph, *inputs, num_spherical=3, exclude="image", reverse=reverse)
+    options = {"num_spherical": 3, "exclude": "image"}
+    y = pyops.dimenet_aggregate(graph, *inputs, reverse=reverse, **options)
+    for other in reverse.astype(float), np.array([1, 0, 2, 3, -1], np.int32), reverse[:4]:
+        with pytest.raises((TypeError, ValueError), match="reverse: expected"):
+            pyops.dimenet_aggregate(graph, *inputs, reverse=other, **options)
+    reverse[:2] = -1  # the same array with other elements
+    both = pyops.dimenet_aggregate(graph, *inputs, reverse=reverse, **options)
+    assert not np.array_equal(both, y)
     everything = pyops.dimenet_aggregate(graph, *inputs, num_spherical=3, exclude="none")
     one = pyops.Graph(src[:2], dst[:2])
     pair = pyops.dimenet_aggregate(
