@@ -19,7 +19,7 @@ LINKING = ROOT / "docs" / "guide" / "linking.md"
 """Needs an installed library: test_installation runs it."""
 NOT_RUN = {
     "docs/guide/clusters.md": 4,
-    "docs/guide/distributed.md": 3,
+    "docs/guide/distributed.md": 6,
     "docs/guide/fortran.md": 1,
     "docs/guide/gpu.md": 1,
     "docs/guide/install.md": 4,
