@@ -78,6 +78,7 @@ class Communicator:
 
     def __init__(self, comm: object = None) -> None:
         self._engine = _engine(comm)
+        self._graphs, self._closed = 0, False
         self._share_processors()
         self._torch: Any = None
         """What `pyops.torch` keeps for its calls."""
@@ -111,6 +112,7 @@ class Communicator:
     def close(self) -> None:
         """Free the duplicate of the communicator; graphs made with it cannot be used after."""
         self._agree("Communicator.close", ())
+        self._closed = True
         self._engine.close()
 
     def graph(
@@ -236,7 +238,7 @@ class Communicator:
                     "Communicator.sum: value: expected numbers of 32 or 64 bits, "
                     f"got {kind_of(value) if array.ndim == 0 else array.dtype}"
                 )
-            return array
+            return np.asarray(array, array.dtype.newbyteorder("="))
 
         array = self._together("Communicator.sum", check, lambda a: (a.dtype.str, a.shape))
         total = self._engine.sum(array)
@@ -311,6 +313,11 @@ class Communicator:
 
         return DistributedCheck(*arguments)
 
+    def _numbered(self) -> int:
+        """Return the number of a new graph, which is made on all ranks."""
+        self._graphs += 1
+        return self._graphs
+
     def _together(
         self,
         caller: str,
@@ -343,6 +350,8 @@ class Communicator:
         `what` are the properties of the arguments that must be equal on all ranks, `number` that of
         the call, which is equal on the ranks that know it.
         """
+        if self._closed:
+            raise RuntimeError(f"{caller}: expected an open communicator, got one that was closed")
         if self.size == 1:
             if failure is not None:
                 raise failure
@@ -352,13 +361,15 @@ class Communicator:
         values = np.array([failure is not None, mark, -mark, *numbers], np.int64)
         failed, most, least, last, first = self._engine.agree(values).tolist()
         if failed:
-            kind, text = ("", "") if failure is None else (type(failure).__name__, str(failure))
+            kind, text = ("", "") if failure is None else (_builtin(failure), str(failure))
             texts = self._engine.texts((kind, text))
             rank = next(r for r, (name, _) in enumerate(texts) if name)
             kind, text = texts[rank]
-            known = getattr(builtins, kind, RuntimeError)
-            error = known if isinstance(known, type) and issubclass(known, Exception) else None
-            raise (error or RuntimeError)(f"rank {rank}: {text}") from failure
+            try:
+                error = getattr(builtins, kind)(f"rank {rank}: {text}")
+            except TypeError:  # it takes other arguments
+                error = RuntimeError(f"rank {rank}: {kind}: {text}")
+            raise error from failure
         if most != -least or last not in (-1, -first):
             call = "" if number is None else f"(call {number})"
             texts = self._engine.texts((caller, repr(what), call))
@@ -411,6 +422,12 @@ def named(thing: object) -> str:
 def is_tensor(value: object) -> bool:
     """Return whether a value is a tensor of PyTorch, which is not imported for it."""
     return hasattr(value, "grad_fn")
+
+
+def _builtin(failure: Exception) -> str:
+    """Return the name of the built-in class of an exception."""
+    names = (c.__name__ for c in type(failure).__mro__ if c.__module__ == "builtins")
+    return next(names)
 
 
 def check_rows(label: str, rows: object) -> Values:

@@ -87,7 +87,9 @@ def run(
         arguments = here, *_without_seeds(phase, local)
         return phase.run(arguments, {**others, **numbered}, wanted, outs, accumulate)
 
-    late = any(k and shape is not None for k, shape in zip(kept, plan.outputs, strict=True))
+    late = pairs is not None or any(
+        k and shape is not None for k, shape in zip(kept, plan.outputs, strict=True)
+    )
     found: list[Any] = [*(comm._together(phase.caller, compute) if late else compute())]
     if scaled:
         _scale(graph, targets, found)
@@ -184,8 +186,9 @@ def _equal(
         None if a is None else (a.dtype.char, a.shape[1:] if name in graph._axes else a.shape)
         for name, a in zip(inputs_of(phase), arrays, strict=True)
     ]
-    names = None if wanted is None else sorted(wanted)
-    return phase.kernel, shapes, sorted(options.items()), names
+    names = None if wanted is None else sorted({*wanted})
+    same = sorted(phase.checked(options).items())
+    return phase.kernel, f"graph {graph._number}", shapes, same, names
 
 
 def _replace(

@@ -62,6 +62,8 @@ class DistributedGraph:
 
     def _complete(self, local: Graph, halo: Halo, axes: dict[str, Halo | None]) -> None:
         self.local, self._halo = local, halo
+        self._number = self.comm._numbered()
+        """Number of the graph, the same on all ranks."""
         self._axes = {**axes, "num_src": halo}
         """How the axes are distributed that are named: None is by own rows alone."""
         sizes = local._sizes()._replace(num_src=halo.owned)
@@ -218,7 +220,7 @@ class DistributedGraph:
             asked = 1 + int(ids.max(initial=-1)) if num_edges is None else num_edges
             return ids, check_count(f"{caller}: num_edges", asked, MOST_EDGES)
 
-        same = bool(replicated), num_edges is None
+        same = f"graph {self._number}", bool(replicated), num_edges is None
         ids, rows = self.comm._together(caller, check, lambda _: same)
         if replicated:
             most = int(self.comm._engine.gather(np.array([rows])).max())
@@ -245,7 +247,8 @@ class DistributedGraph:
                 raise ValueError(f"{label}: expected {name}={length} rows, got {len(array)}")
             return array
 
-        return self.comm._together(label, check, lambda a: (a.dtype.str, a.shape[1:]))
+        graph = f"graph {self._number}"
+        return self.comm._together(label, check, lambda a: (graph, a.dtype.str, a.shape[1:]))
 
     def _out_degrees(self) -> Values:
         """Return the out-degree of each local source over all ranks, collective at first."""

@@ -89,7 +89,7 @@ def partition(
         return count, None
 
     count, points = comm._together(
-        _CALLER, check, lambda f: (f[0], None if f[1] is None else f[1].shape[1:])
+        _CALLER, check, lambda f: (graph._number, f[0], None if f[1] is None else f[1].shape[1:])
     )
     if points is not None:
         return _bisect(comm._engine, points, count)
@@ -189,7 +189,7 @@ def _cut(graph: DistributedGraph, parts: int) -> Counts:
     ends = src[own], dst[own], np.ones(int(own.sum()), np.int64)
     if comm.size == 1:
         return comm._together(_CALLER, lambda: _metis(*ends, nodes, parts))
-    count = -(-_PIECES * parts // comm.size)
+    count = min(-(-_PIECES * parts // comm.size), max(1, halo.owned))
     piece = comm._together(_CALLER, lambda: _metis(*ends, nodes, count))
     engine = comm._engine
     ranges = joined(engine.gather(np.array([count]))[:, 0])
@@ -212,15 +212,17 @@ def _cut(graph: DistributedGraph, parts: int) -> Counts:
 
 def _metis(src: Counts, dst: Counts, weights: Counts, nodes: Counts, parts: int) -> Counts:
     """Return the part of each node of a graph with weights of edges and nodes."""
-    if parts == 1 or len(nodes) <= 1:
+    if parts == 1:
         return np.zeros(len(nodes), np.int64)
+    if parts >= len(nodes):
+        return np.arange(len(nodes))
     ends = np.stack([np.concatenate([src, dst]), np.concatenate([dst, src])])
     ends, weights = ends[:, ends[0] != ends[1]], np.tile(weights, 2)[ends[0] != ends[1]]
     keys, where = np.unique(ends[0] * len(nodes) + ends[1], return_inverse=True)
     weights = np.bincount(where, weights, len(keys)).astype(np.int64)
     offsets = np.searchsorted(keys, np.arange(len(nodes) + 1) * len(nodes))
     _, part = _load().part_graph(
-        min(parts, len(nodes)),
+        parts,
         xadj=offsets,
         adjncy=keys % len(nodes),
         vweights=nodes,

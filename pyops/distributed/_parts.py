@@ -50,8 +50,9 @@ class Parts:
     def __init__(self, local: Graph, firsts: Counts, number: int) -> None:
         self._number = number
         where = np.searchsorted(firsts[1:], local.dst, side="right")
-        order, counts = by_rank(where, max(1, len(firsts) - 1))
-        ends = joined(counts)
+        ends = joined(np.bincount(where, minlength=len(firsts) - 1))
+        # Kernels add the edges out of a node in this order, which no number of ranks changes.
+        order, _ = by_rank(local.dst.astype(np.int64), local.num_dst)
         self.parts = []
         for k in range(len(firsts) - 1):
             rows = slice(int(firsts[k]), int(firsts[k + 1]))

@@ -168,8 +168,8 @@ def _equal(
         None if a is None else (a.dtype.char, others(slot.shape, a))
         for slot, a in zip(phase.slots, arrays, strict=True)
     ]
-    rest = sorted((n, value) for n, value in options.items() if n != _POINTS)
-    return phase.kernel, shapes, rest, None if wanted is None else sorted(wanted)
+    rest = sorted((n, value) for n, value in phase.checked(options).items() if n != _POINTS)
+    return phase.kernel, shapes, rest, None if wanted is None else sorted({*wanted})
 
 
 def _check_sizes(phase: Phase, arrays: Sequence[Array | None], points: int) -> None:

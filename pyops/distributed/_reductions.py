@@ -43,7 +43,7 @@ def run(
         return found
 
     held, axes, dtype, shapes = comm._together(
-        phase.caller, check, lambda found: _equal(found, options, wanted)
+        phase.caller, check, lambda found: _equal(found, phase.checked(options), wanted)
     )
     x = held["x"]
     if not over_rows(options.get("axis"), x.ndim):
@@ -73,7 +73,7 @@ def _equal(
 ) -> tuple[object, ...]:
     """Return what has to be equal on all ranks."""
     held, _, dtype, _ = found
-    names = None if wanted is None else sorted(wanted)
+    names = None if wanted is None else sorted({*wanted})
     return held["x"].shape[1:], dtype.char, sorted(held), sorted(options.items()), names
 
 

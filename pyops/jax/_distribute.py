@@ -137,6 +137,7 @@ def distribute(
             reverses = check_indices(f"{CALLER}: reverse", on_host(reverse)).astype(np.int64)
             if not pairs:
                 raise ValueError(f"{CALLER}: reverse: expected None without pairs, got an array")
+            check_bounds(f"{CALLER}: reverse", reverses, LARGEST, "number of edges", least=-1)
             if len(reverses) != len(owner):
                 raise ValueError(
                     f"{CALLER}: reverse: expected {len(owner)} numbers, got {len(reverses)}"

@@ -668,7 +668,8 @@ def _rows(
                 raise ValueError(
                     f"{caller}: {name}: expected {rows}={length} rows, got {len(array)}"
                 )
-            return "tensor", array.dtype.char, array.shape[1:], _is_tracked(given)
+            same = "tensor", f"graph {graph._number}", array.dtype.char, array.shape[1:]
+            return *same, _is_tracked(given)
 
         graph.comm._together(caller, check, tuple)
     _prepare(graph._name, False, False, False)

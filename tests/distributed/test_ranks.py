@@ -122,7 +122,7 @@ def test_same_bits(mpi, digests, ranks, threads):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_parts(mpi, ranks):
-    passes(mpi, ranks, "parts", "distribution")
+    passes(mpi, ranks, "parts", "distribution", "orders")
 
 
 @pytest.mark.parametrize("threads", [None, "1"])

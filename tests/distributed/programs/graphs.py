@@ -260,8 +260,16 @@ def refusals():
         op.backward(graph, x, None, None, None, x, wanted=["y"] if mine else ["x"])
     with refused(ValueError, f"{at}aggregate: out: expected shape (10, 4), got (9, 4)"):
         op(graph, x, out=np.ones((10 - mine, 4)))
+    # how an option is written makes no difference
+    op(graph, x, **({"reduce": np.str_("sum")} if mine else {}))
+    pyops.gat(graph, x, x, np.ones(8), heads=np.int64(2) if mine else 2, negative_slope=0.5)
     if last:
         different = f"rank {last}: aggregate: expected the call of rank 0, aggregate ("
+        other = comm.graph(src, dst, owned=own)
+        with refused(ValueError, different):
+            op(other if mine else graph, x)
+        with refused(ValueError, f"rank {last}: DistributedGraph.exchange: x: expected the call"):
+            (other if mine else graph).exchange(x)
         with refused(ValueError, different):
             op(graph, x[:, :3] if mine else x)
         with refused(ValueError, different):

@@ -103,6 +103,23 @@ def digests():
                         print(number, label, digest)
 
 
+def orders():
+    """Gradients of sources do not depend on which rank gives which edges of a part."""
+    comm, rng = Communicator(), np.random.default_rng(0)
+    n, src, dst = 8, *rng.integers(0, 8, (2, 200))
+    gy, found = rng.standard_normal((n, 1)), []
+    for cut in 0, 3, n:
+        first, last = [(0, cut), (cut, n), (n, n)][comm.rank] if comm.size > 1 else (0, n)
+        own = (dst >= first) & (dst < last)
+        graph = comm.graph(src[own], dst[own], owned=(first, last), reproducible=2)
+        x = np.zeros((graph.num_src, 1))
+        gx = pyops.aggregate.backward(graph, x, None, None, None, gy[graph.nodes], wanted=["x"])[0]
+        found.append(comm.take(comm.take(gx, graph.places), np.arange(n)))
+    assert all(np.array_equal(found[0], other) for other in found)
+    whole = pyops.aggregate.backward(pyops.Graph(src, dst, n), np.zeros((n, 1)), gy=gy)[0]
+    assert abs(found[0] - whole).max() < 1e-13
+
+
 def distribution():
     """Parts by coordinates, relations, attention, `out`, derivatives and refusals."""
     comm = Communicator()
