@@ -168,7 +168,8 @@ def _equal(
         None if a is None else (a.dtype.char, others(slot.shape, a))
         for slot, a in zip(phase.slots, arrays, strict=True)
     ]
-    rest = sorted((n, value) for n, value in phase.checked(options).items() if n != _POINTS)
+    fixed = {**options, **dict.fromkeys({_POINTS} & options.keys(), 1)}  # 0 would be refused
+    rest = sorted((n, value) for n, value in phase.checked(fixed).items() if n != _POINTS)
     return phase.kernel, shapes, rest, None if wanted is None else sorted({*wanted})
 
 
