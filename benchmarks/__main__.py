@@ -11,7 +11,7 @@ from benchmarks import machine, nodes, products, report
 from benchmarks import rows as rows_of_any_size
 from benchmarks.cases import CASES, QUICK, TINY
 from benchmarks.limits import Limits
-from benchmarks.measure import Worker, WorkerError, measure, takes_part
+from benchmarks.measure import Worker, WorkerError, measure, revive, takes_part
 from benchmarks.operators import elementwise
 from benchmarks.peers import NAMES, PEERS
 from benchmarks.row import Row
@@ -63,9 +63,7 @@ def run(cases, workers, threads, rounds, limits) -> list[Row]:
             note("limits")
             if limits:
                 limits.measure()
-            for key, worker in workers.items():
-                if worker.process.poll() is not None:
-                    workers[key] = Worker(*key)
+            revive(workers)
             counts = threads[:1] if case.one_thread else threads
             chosen = [worker for worker in workers.values() if worker.threads in counts]
             chosen = [worker for worker in chosen if takes_part(worker.peer, case)]

@@ -80,6 +80,13 @@ class Worker:
         self.log.close()
 
 
+def revive(workers: dict[tuple[str, int], Worker]) -> None:
+    """Start again the workers whose processes have ended."""
+    for key, worker in workers.items():
+        if worker.process.poll() is not None:
+            workers[key] = Worker(*key)
+
+
 def takes_part(peer: str, case: Case) -> bool:
     chosen = case.peers or (*PEERS, *FRONT_ENDS)
     return peer in chosen and hasattr(operator_module(case), FORMULAS[peer])
