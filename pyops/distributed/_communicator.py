@@ -225,6 +225,13 @@ class Communicator:
         float, int, array or tensor
             The same on all ranks. Of a tensor it is differentiable: as derivatives are those of the
             sum of the values of all ranks, the gradient is the sum of the cotangents.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the value is no number or array of numbers, or differs in type between ranks.
+        OverflowError
+            If the sum of integers exceeds their type.
         """
         if is_tensor(value):
             from ..torch._ranks import summed
@@ -242,6 +249,13 @@ class Communicator:
 
         array = self._together("Communicator.sum", check, lambda a: (a.dtype.str, a.shape))
         total = self._engine.sum(array)
+        if array.dtype.kind in "iu":
+            rounded = self._engine.sum(array.astype(np.float64))
+            if np.any(abs(rounded - total) > 2.0 ** (8 * array.dtype.itemsize - 1)):
+                raise OverflowError(
+                    f"Communicator.sum: value: expected a sum that {array.dtype} can hold, "
+                    f"got one of about {rounded.flat[abs(rounded).argmax()]:.3g}"
+                )
         if isinstance(value, np.ndarray):
             return total
         return type(value)(total) if isinstance(value, (int, float)) else total[()]

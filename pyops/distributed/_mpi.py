@@ -215,23 +215,25 @@ def _check_launcher(mpi: Any) -> None:
 
 
 def _end_together(mpi: Any) -> None:
-    """End all ranks if one ends by an exception, or while others wait for it."""
+    """End all ranks if one ends while others wait for it."""
     atexit.unregister(_leave)
-    process = os.getpid()
-    atexit.register(_leave, mpi, process)
-    if getattr(sys.excepthook, "ends_ranks", False):
-        return
-    previous = sys.excepthook
+    atexit.register(_leave, mpi, os.getpid())
+
+
+def end_by_exceptions() -> None:
+    """End all ranks of MPI if the program of one ends by an exception."""
+    previous, process = sys.excepthook, os.getpid()
 
     def abort(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if mpi.Is_finalized() or os.getpid() != process:  # a forked child is no rank
+        mpi: Any = sys.modules.get("mpi4py.MPI")
+        alone = mpi is None or not mpi.Is_initialized() or mpi.Is_finalized()
+        if alone or mpi.COMM_WORLD.size == 1 or os.getpid() != process:  # a forked child is no rank
             previous(kind, error, trace)
             return
         _say(mpi, "ends all ranks by an exception:")
         previous(kind, error, trace)
         _abort(mpi)
 
-    abort.ends_ranks = True  # type: ignore[attr-defined]
     sys.excepthook = abort
 
 

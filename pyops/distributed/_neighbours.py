@@ -87,7 +87,7 @@ def distributed_radius_graph(
     start = int(graph._edges.ranges[comm.rank])
     numbers = reverse[into_own] - into_own.start + start
     cut = np.flatnonzero((src < first) | (src >= last))
-    numbers[cut] = _reverses(engine, ranges, src[cut], dst[cut], offsets[cut], cut + start)
+    numbers[cut] = _reverses(engine, ranges, src[cut], dst[cut], cut + start)
     return graph, vectors, offsets, numbers
 
 
@@ -177,18 +177,16 @@ def _pushed(engine: Engine, rows: Counts, to: Counts) -> Counts:
     return engine.push(rows[order], counts)[0]
 
 
-def _reverses(
-    engine: Engine, ranges: Counts, src: Counts, dst: Counts, offsets: Values, numbers: Counts
-) -> Counts:
+def _reverses(engine: Engine, ranges: Counts, src: Counts, dst: Counts, numbers: Counts) -> Counts:
     """Return the numbers, through all ranks, of the reverses of edges from other ranks.
 
-    Two ranks have the same edges between them, each in one direction: in the same order each sends
-    the numbers of its own.
+    Two ranks have the same edges between them, each in one direction, and the reverses of edges
+    between the same two points follow each other in the opposite order. So each rank sends the
+    numbers of its own in the order in which the other has their reverses.
     """
     ranks = np.searchsorted(ranges[1:-1], src, side="right")
-    x, y, z = offsets.T
-    sent = np.lexsort((-z, -y, -x, dst, src, ranks))
-    kept = np.lexsort((z, y, x, src, dst, ranks))
+    sent = np.lexsort((-numbers, dst, src, ranks))
+    kept = np.lexsort((numbers, src, dst, ranks))
     counts = np.bincount(ranks, minlength=engine.size).astype(np.int64)
     received, _ = engine.push(numbers[sent][:, None], counts)
     found = np.empty_like(numbers)

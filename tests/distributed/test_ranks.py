@@ -167,6 +167,7 @@ def test_benchmark(tmp_path):
 
 
 FAILURES = {
+    "early": "ValueError: rank 1 is out of luck",
     "raise": "ValueError: rank 1 is out of luck",
     "exit": "rank 1 of 3 has ended while others wait for it",
     "SystemExit": "rank 1 of 3 has ended while others wait for it",
@@ -185,7 +186,7 @@ def test_failures(mpi, how):
     assert done.returncode != 0
     assert "not reached" not in done.stdout
     assert FAILURES[how] in done.stderr
-    if how in ("raise", "interrupt"):
+    if how in ("early", "raise", "interrupt"):
         assert "rank 1 of 3 ends all ranks by an exception" in done.stderr
 
 

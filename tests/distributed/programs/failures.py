@@ -6,11 +6,14 @@ import sys
 import time
 
 import numpy as np
+from mpi4py import MPI
 
 import pyops
 from pyops.distributed import Communicator
 
 how = sys.argv[1]
+if how == "early" and MPI.COMM_WORLD.rank == 1:
+    raise ValueError("rank 1 is out of luck")
 comm = Communicator()
 first = 10 * comm.rank
 graph = comm.graph(first + np.arange(10), first + np.arange(10), owned=(first, first + 10))

@@ -225,6 +225,12 @@ def sums():
     total = comm.sum(x)
     assert (total == n * x).all()
     assert total.dtype == np.float32
+    assert comm.sum(np.uint64(2**63 // n)) == 2**63 // n * n
+    for largest in (np.int32(2**31 - 1), np.uint32(2**32 - 1), 2**63 - 1, np.uint64(2**64 - 1)):
+        assert comm.sum(largest if comm.rank == 0 else 0 * largest) == largest
+        if n > 1:
+            with refused(OverflowError, "Communicator.sum: value: expected a sum that"):
+                comm.sum(np.atleast_1d(largest))
 
 
 @contextlib.contextmanager

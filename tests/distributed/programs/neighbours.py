@@ -24,9 +24,11 @@ CASES = {
 }
 
 
-def compare(comm, rng, count, cutoff, dtype, options):
+def compare(comm, rng, count, cutoff, dtype, options, away=0.0):
     options = dict(options)
-    x = (3 * rng.random((count, 3)) - 0.5).astype(dtype)
+    x = 3 * rng.random((count, 3)) - 0.5
+    x[::2] += away
+    x = x.astype(dtype)
     if rng.random() < 0.5:  # neighbours have near numbers
         x = x[np.argsort(x[:, 0])]
     if "cell" in options:
@@ -59,6 +61,9 @@ def same():
             cutoff = min(cutoff, 1.3) if name == "small cell" else cutoff
             for dtype in np.float64, np.float32:
                 compare(comm, rng, count, cutoff, dtype, options)
+    far_away = [1e7, 0, 0], [0, 1e8, 1e8]  # the offsets of several images are the same number
+    for away in far_away:
+        compare(comm, rng, 60, 1.3, np.float32, {"cell": np.eye(3) * 0.6}, away)
     far = np.stack([1e9 + 0.7 * np.arange(60.0), np.zeros(60), np.zeros(60)], 1)  # rounded
     first, last = (60 * rank // comm.size for rank in (comm.rank, comm.rank + 1))
     whole, *_ = pyops.radius_graph(far, 0.7)
