@@ -58,7 +58,7 @@ def run(
     else:
         results = _extremes(phase, comm, held, axes, terms, made)
     found = [results[n].reshape(made[n]) if n in made else None for n in phase.outputs]
-    found = [None if f is None else f.astype(dtype, copy=False) for f in found]
+    found = [None if f is None else np.asarray(f, dtype) for f in found]
     deliver(found, out, accumulate)
     return tuple(found)
 

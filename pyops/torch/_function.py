@@ -13,6 +13,7 @@ from ._graph import TracedGraph, traceable
 from ._library import Registered
 from ._onnx import translated
 from ._phases import Attention, Value
+from ._points import is_communicator, over_points
 from ._ranks import Distributed, is_distributed
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def function(op: Operator) -> Callable[..., Tensor | tuple[Tensor, Tensor]]:
             given = inputs[0] if inputs else options.get("graph")
             if is_distributed(given):
                 return on_ranks(given, inputs, options, check)
+        elif inputs and is_communicator(inputs[0]):
+            return over_points(op, front_end, inputs, options, check)
         graph, tensors = front_end.arguments(inputs, options, _check_graph, check)
         wants_attention = op.pop_attention(options)
         y = run("forward", graph, tensors, options)

@@ -525,7 +525,7 @@ class Distributed:
         """Return what has to be equal on all ranks."""
         phase = self._op._phases["forward"]
         arrays = [None if t is None else stand_in("", t) for t in tensors]
-        tracked = [t is not None and _is_tracked(t) for t in tensors]
+        tracked = [t is not None and is_tracked(t) for t in tensors]
         same = _dispatch._equal(phase, graph, arrays, options, None)
         return *same[:-1], weighted, graph.comm._inside, ("requires_grad", tracked)
 
@@ -622,7 +622,7 @@ def replicated(comm: Communicator, tensors: Sequence[Tensor]) -> Sequence[Tensor
                 )
             arrays = [stand_in(f"{caller}: value", t) for t in tensors]
             pairs = zip(arrays, tensors, strict=True)
-            return [(a.dtype.char, a.shape, _is_tracked(t)) for a, t in pairs]
+            return [(a.dtype.char, a.shape, is_tracked(t)) for a, t in pairs]
 
         comm._together(caller, check, tuple)
     return replicated_by(comm, caller, tensors)
@@ -639,7 +639,7 @@ def summed(comm: Communicator, value: Tensor) -> Tensor:
                 raise TypeError(
                     f"{caller}: value: expected numbers of 32 or 64 bits, got {value.dtype}"
                 )
-            return "tensor", array.dtype.char, array.shape, _is_tracked(value)
+            return "tensor", array.dtype.char, array.shape, is_tracked(value)
 
         comm._together(caller, check, tuple)
     return mapped(_replicas(comm), "sum", caller, [value])[0]
@@ -669,7 +669,7 @@ def _rows(
                     f"{caller}: {name}: expected {rows}={length} rows, got {len(array)}"
                 )
             same = "tensor", f"graph {graph._number}", array.dtype.char, array.shape[1:]
-            return *same, _is_tracked(given)
+            return *same, is_tracked(given)
 
         graph.comm._together(caller, check, tuple)
     _prepare(graph._name, False, False, False)
@@ -686,7 +686,7 @@ def taken(comm: Communicator, rows: Tensor, numbers: npt.ArrayLike) -> Tensor:
         array = check_rows(f"{caller}: rows", stand_in(f"{caller}: rows", rows))
         given = memory(numbers) if isinstance(numbers, Tensor) else numbers
         wanted = check_indices(f"{caller}: numbers", given).astype(np.int64)
-        return array, wanted, _is_tracked(rows)
+        return array, wanted, is_tracked(rows)
 
     array, wanted, _ = comm._together(
         caller, check, lambda f: ("tensor", f[0].dtype.char, f[0].shape[1:], f[2])
@@ -695,5 +695,6 @@ def taken(comm: Communicator, rows: Tensor, numbers: npt.ArrayLike) -> Tensor:
     return mapped(TakenRows(comm, transfer, where, len(array)), "take", caller, [rows])[0]
 
 
-def _is_tracked(tensor: Tensor) -> bool:
+def is_tracked(tensor: Tensor) -> bool:
+    """Return whether operations on a tensor are recorded for its gradient."""
     return bool(torch.is_grad_enabled() and tensor.requires_grad)

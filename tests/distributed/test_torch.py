@@ -60,7 +60,8 @@ def program(folder, *functions):
         (2, "maps arrays checks balanced"),
         (2, "transformations graphs"),
         (2, "layers compiled"),
-        (3, "operators maps layers refusals"),
+        (2, "over_points over_rows inside"),
+        (3, "operators maps layers refusals over_points over_rows"),
     ],
 )
 def test_ranks(tmp_path, ranks, functions):

@@ -12,78 +12,7 @@ from pyops.distributed import Communicator, _points
 
 from ...support import cases
 from .graphs import refused
-from .shares import cuts
-
-OVER_POINTS = [n for n, op in cases.OPERATORS.items() if "points" in op.signature.sizes]
-REDUCTIONS = pyops.sum, pyops.mean, pyops.max, pyops.min
-TOLERANCES = {"d": 5e-15, "f": 3e-6}
-
-
-def rows_of(phase):
-    """Return the axis of points of each result of a phase, None for arrays without."""
-
-    def axis(shape):
-        names = [size.text for size in shape]
-        return names.index("points") if "points" in names else None
-
-    shapes = phase.outputs.values()
-    return [axis(s) for s in shapes][-1:] if phase.name == "jvp" else [axis(s) for s in shapes]
-
-
-class Points:
-    """Points of this rank in problems of which every rank has the whole."""
-
-    def __init__(self, comm, rng, count):
-        self.comm = comm
-        self.own = slice(*cuts(rng, count, comm.size)[comm.rank : comm.rank + 2].tolist())
-        self.count = self.own.stop - self.own.start
-
-    def of(self, array, axis):
-        if array is None or axis is None:
-            return array
-        return np.ascontiguousarray(array[(slice(None),) * axis + (self.own,)])
-
-    def arguments(self, problem, phase):
-        slots = {s.name: s.shape for p in problem.op._phases.values() for s in p.slots}
-        for name in problem.names(phase):
-            names = [size.text for size in slots[name]]
-            yield self.of(
-                problem.arrays[name], names.index("points") if "points" in names else None
-            )
-
-    def run(self, problem, phase, **keywords):
-        options = {**problem.options, **keywords}
-        if "points" in options:
-            options["points"] = self.count
-        function = problem.op if phase == "forward" else getattr(problem.op, phase)
-        result = function(self.comm, *self.arguments(problem, phase), **options)
-        return result if isinstance(result, tuple) else (result,)
-
-    def compare(self, problem, tolerance, wanted=None):
-        """Compare all phases with those of one rank; return the largest relative error."""
-        worst = 0.0
-        for phase in cases.PHASES:
-            keywords = {"wanted": wanted} if wanted and phase.endswith("backward") else {}
-            expected = problem.run(phase, **keywords)
-            got = self.run(problem, phase, **keywords)
-            for axis, a, b in zip(rows_of(problem.op._phases[phase]), got, expected, strict=True):
-                assert (a is None) == (b is None)
-                if a is None:
-                    continue
-                size = np.abs(b).max(initial=0)
-                b = self.of(b, axis)
-                assert (a.dtype, a.shape) == (b.dtype, b.shape)
-                assert a.flags.c_contiguous
-                error = np.abs(a - b).max(initial=0)
-                assert error <= tolerance * size, (str(problem.op.name), phase, error, size)
-                worst = max(worst, error / (size or 1))
-        return worst
-
-
-def problems(name, seed):
-    for widths in "one", "small", "odd":
-        case = cases.replace(cases.representative(name), widths=widths)
-        yield case.problem(seed=seed)
+from .shares import OVER_POINTS, REDUCTIONS, TOLERANCES, Points, bases, problems, rows_of
 
 
 def transforms():
@@ -107,27 +36,6 @@ def transforms():
             points.compare(problem, 1e-11, wanted=[problem.names("forward")[0]])
     infinite = pyops.lno_encode(comm, np.ones((1, 2)), np.array([np.inf, 0.0]))
     assert (infinite == [[1, 2 * comm.size]]).all()
-
-
-def bases(rng, count, modes):
-    """Yield bases with the condition of their independent columns, of length 1, or more."""
-    basis = rng.standard_normal((count, modes))
-    for condition in 1e3, 1e6, 1e10:
-        u, _, v = np.linalg.svd(basis, full_matrices=False)
-        yield u * np.logspace(0, -np.log10(condition), modes) @ v, condition
-    copied = basis.copy()
-    copied[:, 3] = copied[:, 1]
-    copied[:, 5] = 0
-    yield copied, 10.0  # two columns depend on others
-    apart = np.zeros_like(basis)  # on most ranks most columns are zero
-    for k in range(modes):
-        apart[k * count // modes : (k + 1) * count // modes + 1, k] = 1 + rng.random()
-    yield apart, 10.0
-    summed = basis.copy()
-    summed[:, 4] = summed[:, 0] - 3 * summed[:, 2]
-    yield summed, 10.0
-    yield basis * 10.0 ** rng.integers(-12, 12, modes), 10.0
-    yield np.ones((count, modes)), 1.0
 
 
 def conditions():

@@ -26,7 +26,9 @@ from ...support import cases
 from ...support.graphs import drawn
 from .operators import TOLERANCES, compare, first_axes
 from .shares import Shares, cuts, shared_problem
+from .tensor_points import inside, over_points, over_rows
 
+__all__ = ["inside", "over_points", "over_rows"]
 NAMES = [name for name, op in cases.OPERATORS.items() if op.signature.has_graph]
 
 
