@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 from ._call import Call, MaybeTensor, PhaseArgument, PhaseCall, is_jit_tracing, tensor_of
 from ._graph import Graph, TracedGraph, graph_of
-from ._host import without_subclass
+from ._host import is_tracing, without_subclass
 from ._onnx import untranslated
-from ._phase import BatchInfo, Phase, map_batch
+from ._phase import BatchInfo, Phase, map_batch, tracks_derivatives
 from ._phases import Attention, Gradient, Second, Tangent, Value
 
 if TYPE_CHECKING:
@@ -169,13 +170,13 @@ class Registered:
         return Arguments(graph, tuple(arguments[start:stop]), options, wanted)
 
     def _kernel(self, phase: str) -> Callable[..., Tensor | list[Tensor]]:
-        def kernel(*arguments: object) -> Tensor | list[Tensor]:
-            place, tensors, options, wanted = self._split(phase, arguments)
-            graph = graph_of(place[:3], place[3:]) if place else None
-            found = Call(self.op, self.names, graph, options).run(phase, tensors, wanted)
-            return found[0] if wanted is None else [*found]
+        return lambda *arguments: self._compute(phase, self._split(phase, arguments))
 
-        return kernel
+    def _compute(self, phase: str, arguments: Arguments) -> Tensor | list[Tensor]:
+        place, tensors, options, wanted = arguments
+        graph = graph_of(place[:3], place[3:]) if place else None
+        found = Call(self.op, self.names, graph, options).run(phase, tensors, wanted)
+        return found[0] if wanted is None else [*found]
 
     def _fake(self, phase: str) -> Callable[..., Tensor | list[Tensor]]:
         def fake(*arguments: object) -> Tensor | list[Tensor]:
@@ -199,7 +200,9 @@ class Registered:
 
     def _autograd(self, phase: str) -> Callable[..., Tensor | list[Tensor]]:
         def record(keys: torch._C.DispatchKeySet, *arguments: object) -> Tensor | list[Tensor]:
-            place, tensors, options, wanted = self._split(phase, arguments)
+            place, tensors, options, wanted = split = self._split(phase, arguments)
+            if _in_memory(tensors):
+                return self._compute(phase, split)
             call = Dispatched(self, keys, place, options)
             with enable_single_level_autograd_function():
                 if wanted is None:
@@ -277,6 +280,16 @@ class Dispatched(PhaseCall):
             return []
         known = self.names if phase == "backward" else [*self.names, "gy"]
         return [[name in wanted for name in known]]
+
+
+def _in_memory(tensors: Sequence[MaybeTensor]) -> bool:
+    """Return whether a call needs nothing of torch's dispatcher but the memory of the tensors."""
+    given = [t for t in tensors if t is not None]
+    return not (
+        is_tracing(*given)
+        or tracks_derivatives(given)
+        or any([not (t.is_cpu or t.is_cuda) or is_legacy_batchedtensor(t) for t in given])
+    )
 
 
 def _no_derivatives(op: Operator) -> NotImplementedError:
