@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import socket
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,10 +50,12 @@ class ProcessGroupEngine(Engine):
         )
         self.rank, self.size = dist.get_rank(self._group), dist.get_world_size(self._group)
         self._ranks = dist.get_process_group_ranks(self._group)
+        atexit.register(_close, weakref.ref(self))
 
     def close(self) -> None:
         """Close the connections of the group; collective."""
-        dist.destroy_process_group(self._group)
+        group, self._group = self._group, None
+        dist.destroy_process_group(group)
 
     def ranks_of_node(self) -> int:
         """Return the number of ranks on the machine of this one."""
@@ -129,6 +133,13 @@ class ProcessGroupEngine(Engine):
         found = np.empty((int(counts.sum()), rows.shape[1]), rows.dtype)
         own = [(rank, 0, len(rows)) for rank in range(self.size if len(rows) else 0)]
         return self.exchange(np.ascontiguousarray(rows), own, found, segments(counts)), counts
+
+
+def _close(engine: weakref.ref[ProcessGroupEngine]) -> None:
+    """Close the connections at the end of the program, before the threads of gloo are ended."""
+    found = engine()
+    if found is not None and found._group is not None and dist.is_initialized():
+        found.close()
 
 
 def _tensor(array: Values) -> torch.Tensor:
