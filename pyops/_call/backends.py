@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .arrays import on_device
+from .half import is_half
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,7 +29,10 @@ class Backend(Protocol):
         """Check a call, run its kernels and return its outputs."""
 
 
-BACKENDS: dict[str, Callable[[object], bool]] = {"pyops.cuda._dispatch": on_device}
+BACKENDS: dict[str, Callable[[object], bool]] = {
+    "pyops._call.half": is_half,
+    "pyops.cuda._dispatch": on_device,
+}
 """Test for the arrays of a backend, by its module, which is imported with the first of them."""
 
 

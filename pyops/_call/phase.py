@@ -19,6 +19,7 @@ from ..graph import Graph
 from .arguments import by_position
 from .arrays import buffers_for, check_outputs, hand_over, plain
 from .backends import find_backend
+from .half import is_half
 from .indices import Indices, check_rows, check_wanted
 from .memory import new_array
 from .plan import Kernel, Plan, Slot, check_options, make_plan, solved_shapes
@@ -313,7 +314,7 @@ class Phase:
         except TypeError:  # an unhashable argument, refused below
             key, plan = None, None
         if plan is None:
-            if key is None and find_backend(given) is not None:
+            if (key is None or any(map(is_half, given))) and find_backend(given) is not None:
                 return None
             self._refuse_unknown(options)
             plan = self._make_plan(given, options, wanted)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._call.framework import FrameworkFunction
+from .._call.half import TYPES, result_type
 from .._call.indices import check_bounds, check_length, check_rows, check_wanted
 from ..graph import Graph as PlainGraph
 from ._call import Call, Constants
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .._call.operator import Operator
+    from .._call.types import Options
     from .._schema import Indexed
 
 _MOST_CHECKED = 16
@@ -54,6 +56,23 @@ def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Arr
     def call(*inputs: object, **options: object) -> jax.Array | tuple[jax.Array, jax.Array]:
         wants_attention = op.pop_attention(options)
         graph, arrays = front_end.arguments(inputs, options, _graph, check)
+        kinds = [None if a is None else a.dtype for a in arrays]
+        halves = {k for k in kinds if k is not None and k.name in TYPES}
+        if not halves:
+            return run(graph, arrays, options, wants_attention)
+        rounded = result_type(signature, label, kinds, halves, DTYPES[0])
+        wide = [a if a is None or a.dtype not in halves else a.astype(DTYPES[0]) for a in arrays]
+        found = run(graph, wide, options, wants_attention)
+        if isinstance(found, tuple):
+            return found[0].astype(rounded), found[1].astype(rounded)
+        return found.astype(rounded)
+
+    def run(
+        graph: DistributedGraph | tuple[IndexArrays, tuple[int, ...]] | None,
+        arrays: list[jax.Array | None],
+        options: Options,
+        wants_attention: bool,
+    ) -> jax.Array | tuple[jax.Array, jax.Array]:
         given = [a for a in arrays if a is not None]
         for name, array in zip(declared, arrays, strict=True):
             if array is not None and array.dtype != given[0].dtype:
@@ -124,7 +143,7 @@ def check(label: str, array: object) -> jax.Array:
     """Return the argument if it is an array or a tracer of a supported precision."""
     if not isinstance(array, (jax.Array, np.ndarray)):
         raise TypeError(f"{label}: expected a jax.Array, got {type(array).__name__}")
-    if array.dtype not in DTYPES:
+    if array.dtype not in DTYPES and array.dtype.name not in TYPES:
         raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
     if isinstance(array, np.ndarray):
         return jnp.asarray(array)

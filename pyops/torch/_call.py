@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .._call.half import result_type
 from ._host import in_memory, on_host, without_subclass
 from ._host import is_tracing as is_tracing
 
@@ -30,6 +31,8 @@ AnyGraph: TypeAlias = "Graph | DeviceGraph"
 _SET_TRACING_STATE: Callable[[object], None] = vars(torch._C)["_set_tracing_state"]
 """Function that torch has and does not annotate."""
 DTYPES = torch.float32, torch.float64
+HALVES = torch.bfloat16, torch.float16
+ANY_FLOAT = *DTYPES, *HALVES
 
 
 class PhaseCall:
@@ -84,11 +87,16 @@ class Call(PhaseCall):
         self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None = None
     ) -> tuple[Tensor, ...]:
         """Run a phase on the memory of the tensors and return the requested results."""
+        on_device = False
         for tensor in tensors:
-            if tensor is not None and not tensor.is_cpu:
-                from ._cuda import run
+            if tensor is not None:
+                if tensor.dtype in HALVES:
+                    return self._rounded(phase, tensors, wanted)
+                on_device = on_device or not tensor.is_cpu
+        if on_device:
+            from ._cuda import run
 
-                return run(self, phase, tensors, wanted)
+            return run(self, phase, tensors, wanted)
         given: list[object] = [None if t is None else memory(t) for t in tensors]
         if self.graph is not None:
             given.insert(0, self.graph)
@@ -102,6 +110,21 @@ class Call(PhaseCall):
         else:  # one of several evaluations, as over a batch: no intermediates hold for all
             results, self._fresh, self._kept = self.op.run(phase, given, options), (), ()
         return tuple([torch.from_numpy(r) for r in results if r is not None])
+
+    def _rounded(
+        self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None
+    ) -> tuple[Tensor, ...]:
+        """Run a phase in float32 and round its results to the types of the inputs."""
+        wide = [t.float() if t is not None and t.dtype in HALVES else t for t in tensors]
+        result = rounded_type(self.op, tensors)
+        kinds = [None if t is None else t.dtype for t in tensors[: len(self.names)]]
+        if wanted is None:
+            types = [result]
+        else:
+            named = zip([*self.names, "gy"], [*kinds, result], strict=True)
+            types = [kind or result for name, kind in named if name in wanted]
+        found = self.run(phase, wide, wanted)
+        return tuple([f.to(kind) for f, kind in zip(found, types, strict=True)])
 
     def take_saved(self) -> tuple[Tensor, ...]:
         """Return the intermediates of the forward pass for the autograd node to save.
@@ -119,6 +142,12 @@ class Call(PhaseCall):
             return ()
         arrays = tuple([array for kept in self._kept if (array := kept()) is not None])
         return arrays if len(arrays) == len(self._kept) else ()
+
+
+def rounded_type(op: Operator, tensors: Sequence[MaybeTensor]) -> torch.dtype:
+    """Return the type of the result of a call with tensors of half precision."""
+    kinds = [None if t is None else t.dtype for t in tensors[: len(op.signature.inputs)]]
+    return result_type(op.signature, f"pyops.torch.{op.name}", kinds, HALVES, torch.float32)
 
 
 def host_rows(given: object) -> object:
@@ -203,7 +232,7 @@ def check(label: str, tensor: object) -> Tensor:
     """Return the argument if it is a tensor whose memory kernels can read."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{label}: expected a torch.Tensor, got {type(tensor).__name__}")
-    if tensor.is_cpu and tensor.layout is torch.strided and tensor.dtype in DTYPES:
+    if tensor.is_cpu and tensor.layout is torch.strided and tensor.dtype in ANY_FLOAT:
         return tensor
     if tensor.device.type not in ("cpu", "cuda"):
         raise ValueError(
@@ -211,9 +240,6 @@ def check(label: str, tensor: object) -> Tensor:
         )
     if tensor.layout is not torch.strided:
         raise TypeError(f"{label}: expected a dense tensor, got layout {tensor.layout}")
-    if tensor.dtype in DTYPES:
+    if tensor.dtype in ANY_FLOAT:
         return tensor
-    hint = ""
-    if torch.is_autocast_enabled("cpu"):
-        hint = "; autocast is on: leave it around this call or pass tensor.float()"
-    raise TypeError(f"{label}: expected float32 or float64, got {tensor.dtype}{hint}")
+    raise TypeError(f"{label}: expected float32 or float64, got {tensor.dtype}")

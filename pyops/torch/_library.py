@@ -15,7 +15,16 @@ from torch._C._functorch import is_legacy_batchedtensor
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
-from ._call import Call, MaybeTensor, PhaseArgument, PhaseCall, is_jit_tracing, tensor_of
+from ._call import (
+    HALVES,
+    Call,
+    MaybeTensor,
+    PhaseArgument,
+    PhaseCall,
+    is_jit_tracing,
+    rounded_type,
+    tensor_of,
+)
 from ._graph import Graph, TracedGraph, graph_of
 from ._host import is_tracing, without_subclass
 from ._onnx import untranslated
@@ -194,7 +203,10 @@ class Registered:
             plain = {name: options[name] for name in self.op.signature.options}
             shape = self.op.output_shape(sizes, tensors[:count], plain, phase == "attention")
             first = next(t for t in tensors if t is not None)
-            return first.new_empty(shape)
+            kind = first.dtype
+            if any(t is not None and t.dtype in HALVES for t in tensors[:count]):
+                kind = rounded_type(self.op, tensors)
+            return first.new_empty(shape, dtype=kind)
 
         return fake
 
@@ -288,7 +300,7 @@ def _in_memory(tensors: Sequence[MaybeTensor]) -> bool:
     return not (
         is_tracing(*given)
         or tracks_derivatives(given)
-        or any([not (t.is_cpu or t.is_cuda) or is_legacy_batchedtensor(t) for t in given])
+        or any(not (t.is_cpu or t.is_cuda) or is_legacy_batchedtensor(t) for t in given)
     )
 
 

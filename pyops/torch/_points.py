@@ -101,9 +101,9 @@ def over_points(
         label, arguments, lambda found: (*(t is not None and is_tracked(t) for t in found),)
     )
     call = PointsCall(op, comm, tensors, options)
-    places = [i for i in call.replicated if tensors[i] is not None]
-    if places and not comm._inside:
-        copies = replicated_by(comm, label, [tensors[i] for i in places])
-        for i, copy in zip(places, copies, strict=True):
+    held = {i: t for i in call.replicated if (t := tensors[i]) is not None}
+    if held and not comm._inside:
+        copies = replicated_by(comm, label, [*held.values()])
+        for i, copy in zip(held, copies, strict=True):
             tensors[i] = copy
     return Value.of(call, *tensors)

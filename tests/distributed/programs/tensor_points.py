@@ -137,9 +137,9 @@ def inside(comm):
     assert torch.allclose(jacobian, comm.size * expected)  # that of the sum of all ranks
     with pytest.raises(ValueError, match=r"ono_encode: basis: expected shape \(points=4"):
         pt.ono_encode(comm, x[:, 1:], basis)
-    with pytest.raises(TypeError, match="expected a torch.Tensor, got ndarray"):
+    with pytest.raises(TypeError, match=r"expected a torch\.Tensor, got ndarray"):
         pt.ono_encode(comm, x, basis.numpy())
-    with pytest.raises(TypeError, match="graph: expected pyops.Graph, got Communicator"):
+    with pytest.raises(TypeError, match=r"graph: expected pyops\.Graph, got Communicator"):
         pt.aggregate(comm, x)
     with pytest.raises(TypeError, match="elem_scale: argument 0: expected an array, as the"):
         pt.elem_scale(comm, x, x[0])

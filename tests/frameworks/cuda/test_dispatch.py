@@ -144,11 +144,6 @@ REFUSED = {
         ValueError,
         "gno_aggregate: kappa: expected shape (num_edges=3, in_features*out_features), got (4, 4)",
     ),
-    "half precision": (
-        lambda: call(features=FEATURES.astype("e")),
-        TypeError,
-        "gno_aggregate: features: expected float32 or float64, got float16",
-    ),
     "mixed precision": (
         lambda: call(kappa=KAPPA.astype("d")),
         TypeError,

@@ -261,7 +261,7 @@ def test_memory_is_shared():
         (lambda: pt.tanh(np.zeros(3)), TypeError, "x: expected a torch.Tensor, got ndarray"),
         (lambda: pt.tanh(torch.zeros(3, device="meta")), ValueError, "on the CPU, got one on meta"),
         (lambda: pt.tanh(torch.zeros(3).to_sparse()), TypeError, "expected a dense tensor"),
-        (lambda: pt.tanh(torch.zeros(3, dtype=torch.half)), TypeError, "got torch.float16"),
+        (lambda: pt.tanh(torch.zeros(3, dtype=torch.int)), TypeError, "got torch.int32"),
         (lambda: pt.tanh(), TypeError, r"expected arguments \(x\), got 0"),
         (lambda: pt.gno_conv(3), TypeError, "graph: expected pyops.Graph, got int"),
     ],
@@ -269,13 +269,6 @@ def test_memory_is_shared():
 def test_refusals(wrong, kind, message):
     with pytest.raises(kind, match=f"pyops.torch.*{message}"):
         wrong()
-
-
-def test_autocast_is_refused_clearly():
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        product = torch.ones(2, 2) @ torch.ones(2, 2)
-        with pytest.raises(TypeError, match=r"got torch.bfloat16; autocast is on"):
-            pt.tanh(product)
 
 
 def test_plain_graphs_are_refused_where_torch_compiles():

@@ -303,7 +303,6 @@ CALLERS = {block: "GNOBlock", integral: "IntegralTransform", search: "NeighborSe
         (POINTS[:, 0], ValueError, r"expected shape \(n, .\), .*got \(7,\)"),
         (POINTS.long(), TypeError, r"expected floating-point coordinates, got torch\.int64"),
         (POINTS.numpy(), TypeError, r"expected a torch\.Tensor, got ndarray"),
-        (POINTS.half(), TypeError, r"expected float32 or float64, got torch\.float16"),
         (POINTS.to("meta"), ValueError, "expected a tensor on a CUDA .*, got one on meta"),
         (POINTS.to_sparse(), TypeError, r"expected a dense tensor, got layout torch\.sparse_coo"),
     ],
@@ -372,7 +371,6 @@ def test_sizes_of_blocks(name, value):
         (VALUES.long(), TypeError, r"torch\.int64"),
         (VALUES > 0, TypeError, r"torch\.bool"),
         (VALUES + 0j, TypeError, r"torch\.complex64"),
-        (VALUES.half(), TypeError, r"torch\.float16"),
         (VALUES.to("meta"), ValueError, "one on meta"),
     ],
 )
