@@ -13,8 +13,9 @@ from ._distributed import DistributedGraph as DistributedGraph
 from ._function import check as _check
 from ._function import function as _function
 from ._graph import Graph as Graph
+from ._points import Devices as Devices
 
-__all__ = ["DistributedGraph", "Graph", "distribute", *_starred()]
+__all__ = ["Devices", "DistributedGraph", "Graph", "distribute", *_starred()]
 
 globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
 globals().update({name: _compound(op, "jax", globals(), _check) for name, op in _COMPOUNDS.items()})

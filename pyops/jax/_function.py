@@ -31,6 +31,7 @@ from ._graph import (
     on_host,
     sizes_of,
 )
+from ._points import Devices, call_over_devices
 from ._primitives import bind, compiled
 from ._rules import value
 
@@ -55,6 +56,9 @@ def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Arr
 
     def call(*inputs: object, **options: object) -> jax.Array | tuple[jax.Array, jax.Array]:
         wants_attention = op.pop_attention(options)
+        devices = None
+        if inputs and isinstance(inputs[0], Devices) and not signature.has_graph:
+            devices, inputs = inputs[0], inputs[1:]
         graph, arrays = front_end.arguments(inputs, options, _graph, check)
         kinds = [None if a is None else a.dtype for a in arrays]
         halves = {k for k in kinds if k is not None and k.name in TYPES}
@@ -83,6 +87,8 @@ def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Arr
         held = dict(zip(declared, arrays, strict=True))
         if signature.one_of and all(held[name] is None for name in signature.one_of):
             raise TypeError(f"{label}: expected {' or '.join(signature.one_of)}, got neither")
+        if devices is not None:
+            return call_over_devices(op, label, call, devices, arrays, options)
         if isinstance(graph, DistributedGraph):
             options |= {"return_attention": True} if wants_attention else {}
             return call_distributed(op, label, call, graph, arrays, options)

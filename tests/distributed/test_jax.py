@@ -57,11 +57,25 @@ PROGRAMS = [
     "4 axes",
 ]
 """Number of devices, and functions of the program."""
+OVER_POINTS = [
+    "1 inside reductions",
+    "2 transforms refusals",
+    "2 conditions eager",
+    "3 transforms reductions",
+    "3 single inside",
+    "4 transformations",
+]
 
 
 @pytest.mark.parametrize("arguments", PROGRAMS)
 def test_devices(arguments):
     passes(start("sharded", *arguments.split()))
+
+
+@pytest.mark.parametrize("arguments", OVER_POINTS)
+def test_points(arguments):
+    """Operators over points and reductions of rows."""
+    passes(start("sharded_points", *arguments.split()))
 
 
 @pytest.mark.slow

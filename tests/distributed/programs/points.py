@@ -11,6 +11,7 @@ import pyops
 from pyops.distributed import Communicator, _points
 
 from ...support import cases
+from ...support.bases import bases
 from .graphs import refused
 from .shares import OVER_POINTS, REDUCTIONS, TOLERANCES, Points, bases, problems, rows_of
 
