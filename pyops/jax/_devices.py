@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
 from typing import TYPE_CHECKING
 
 import jax
@@ -40,3 +43,18 @@ def varying_axes(array: jax.Array) -> frozenset[Hashable]:
     axes: frozenset[Hashable]
     axes = kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying  # JAX 0.9, 0.10
     return axes
+
+
+@functools.cache
+def finish_at_exit() -> None:
+    """Have the end of the program wait for computations over the devices of one process.
+
+    Their kernels may need Python, which the end stops, while other devices wait for these.
+    """
+    if jax.process_count() == 1:
+        atexit.register(_finish)
+
+
+def _finish() -> None:
+    with contextlib.suppress(Exception):  # of a computation that nobody reads
+        jax.block_until_ready(jax.live_arrays())

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._call.indices import check_bounds, check_count, check_indices
-from ._devices import varying_axes
+from ._devices import finish_at_exit, varying_axes
 from ._graph import Graph
 from ._ranks import Ranks
 
@@ -364,6 +364,7 @@ class DistributedGraph:
 
     def _check_inside(self, caller: str) -> None:
         """Check that the arrays are the blocks of this device."""
+        finish_at_exit()
         layout = self._layout
         try:
             size = jax.lax.axis_size(layout.axis)

@@ -63,16 +63,16 @@ def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Arr
         kinds = [None if a is None else a.dtype for a in arrays]
         halves = {k for k in kinds if k is not None and k.name in TYPES}
         if not halves:
-            return run(graph, arrays, options, wants_attention)
+            return run(devices or graph, arrays, options, wants_attention)
         rounded = result_type(signature, label, kinds, halves, DTYPES[0])
         wide = [a if a is None or a.dtype not in halves else a.astype(DTYPES[0]) for a in arrays]
-        found = run(graph, wide, options, wants_attention)
+        found = run(devices or graph, wide, options, wants_attention)
         if isinstance(found, tuple):
             return found[0].astype(rounded), found[1].astype(rounded)
         return found.astype(rounded)
 
     def run(
-        graph: DistributedGraph | tuple[IndexArrays, tuple[int, ...]] | None,
+        graph: DistributedGraph | Devices | tuple[IndexArrays, tuple[int, ...]] | None,
         arrays: list[jax.Array | None],
         options: Options,
         wants_attention: bool,
@@ -87,8 +87,8 @@ def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Arr
         held = dict(zip(declared, arrays, strict=True))
         if signature.one_of and all(held[name] is None for name in signature.one_of):
             raise TypeError(f"{label}: expected {' or '.join(signature.one_of)}, got neither")
-        if devices is not None:
-            return call_over_devices(op, label, call, devices, arrays, options)
+        if isinstance(graph, Devices):
+            return call_over_devices(op, label, call, graph, arrays, options)
         if isinstance(graph, DistributedGraph):
             options |= {"return_attention": True} if wants_attention else {}
             return call_distributed(op, label, call, graph, arrays, options)

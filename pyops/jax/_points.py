@@ -18,7 +18,7 @@ from jax.scipy.linalg import solve_triangular
 
 from .._call.reduction import Reduction
 from ._call import Call
-from ._devices import varying_axes
+from ._devices import finish_at_exit, varying_axes
 from ._primitives import bind
 from ._rules import value
 
@@ -63,6 +63,7 @@ class Devices:
 
     def _check_inside(self, label: str) -> None:
         """Check that a device makes the call, where JAX knows which arrays differ."""
+        finish_at_exit()
         try:
             rank = jax.lax.axis_index(self.axis)
         except NameError:

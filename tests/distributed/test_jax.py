@@ -78,6 +78,10 @@ def test_points(arguments):
     passes(start("sharded_points", *arguments.split()))
 
 
+def test_end():
+    passes(*(start("sharded_points", 2, "unfinished") for _ in range(2)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_everything(share):

@@ -13,7 +13,7 @@ from pyops.distributed import Communicator, _points
 from ...support import cases
 from ...support.bases import bases
 from .graphs import refused
-from .shares import OVER_POINTS, REDUCTIONS, TOLERANCES, Points, bases, problems, rows_of
+from .shares import OVER_POINTS, REDUCTIONS, TOLERANCES, Points, problems, rows_of
 
 
 def transforms():

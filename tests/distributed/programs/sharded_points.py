@@ -296,6 +296,16 @@ def refusals():
     np.testing.assert_allclose(named(values, whole), pyops.ono_encode(values, whole), 1e-13, 1e-13)
 
 
+def unfinished():
+    """Leave computations behind; the program ends after these."""
+    step = jax.shard_map(
+        lambda b: pj.orthonormalize(ALL, b) + 1, mesh=MESH, in_specs=OWN, out_specs=OWN
+    )
+    basis = jnp.ones((2000 * DEVICES, 8))
+    for _ in range(40):
+        basis = step(basis)
+
+
 if __name__ == "__main__":
     for name in NAMES:
         globals()[name]()

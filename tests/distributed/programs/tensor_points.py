@@ -10,7 +10,8 @@ import pyops.torch as pt
 from pyops.torch import nn
 
 from ...support import cases
-from .shares import OVER_POINTS, REDUCTIONS, TOLERANCES, Points, bases, problems, rows_of
+from ...support.bases import bases
+from .shares import OVER_POINTS, REDUCTIONS, TOLERANCES, Points, problems, rows_of
 
 
 def compare(points, problem, tolerance, one=lambda _: None):
