@@ -44,10 +44,10 @@ def register(module: str, owns: Callable[[object], bool]) -> None:
 
 
 def find_backend(given: Iterable[object]) -> Backend | None:
-    """Return the backend of the first argument that belongs to one, None if none does."""
-    for argument in given:
-        for module, owns in BACKENDS.items():
-            if owns(argument):
-                found: Backend = importlib.import_module(module)
-                return found
+    """Return the first backend to which an argument belongs, None if there is none."""
+    arguments = [*given]
+    for module, owns in BACKENDS.items():
+        if any(map(owns, arguments)):
+            found: Backend = importlib.import_module(module)
+            return found
     return None

@@ -69,8 +69,9 @@ def run(
     accumulate: bool,
 ) -> tuple[Any, ...]:
     """Run a call on float32 copies, and return its outputs in the types of the inputs."""
-    _, arrays = phase._split(given)
-    types: list[Any] = [getattr(a, "dtype", None) for a in arrays]
+    first = int(phase.signature.has_graph)
+    inputs = given[first : first + len(phase.signature.inputs)]
+    types: list[Any] = [getattr(a, "dtype", None) for a in inputs]
     halves = {t for t in types if getattr(t, "name", None) in TYPES}
     single = np.dtype(np.float32)
     result = result_type(phase.signature, phase.caller, types, halves, single)

@@ -562,6 +562,16 @@ def test_other_libraries(platform, monkeypatch):
         assert np.array_equal(pyops.negative(value), -KAPPA)
 
 
+@every_phase
+def test_half_precision(phase):
+    """Half precision is computed in float32 on the device, and rounded there."""
+    here, there = problem(dtype=np.float16)
+    for one, other in zip(here.run(phase), there.run(phase), strict=True):
+        assert type(other) is OnDevice
+        assert one.dtype == other.dtype == np.float16
+        np.testing.assert_allclose(one.astype("f"), other.get().astype("f"), 2e-3, 1e-3)
+
+
 def test_supported_operators_are_declared():
     assert set(_dispatch.supported()) <= {
         op.declaration for op in pyops._call.operator.OPERATORS.values()
