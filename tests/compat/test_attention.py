@@ -129,6 +129,32 @@ def test_names_of_precisions():
     )
 
 
+@pytest.mark.parametrize("edges", [False, True])
+def test_half_precision(rng, edges):
+    """Calls for fp16 features give the results of float32, rounded where arrays are fp16."""
+    _, arrays, gy = problem(rng, "gat", edges, np.float32)
+    weights = arrays["attention"]
+    half = {n: a if n == "attention" else a.astype(np.float16) for n, a in arrays.items()}
+    wide = {n: a.astype(np.float32) for n, a in half.items()}
+    kind, graph, params = "gat", graph_of(), operators.mha_params(HEADS)
+    name = f"mha_gat_n2n_{'efeat_' * edges}"
+    y, scores = np.full_like(gy, np.nan, np.float16), np.full((2, HEADS, 9), np.nan, np.float32)
+    z, expected = np.empty_like(gy), np.empty_like(scores)
+    getattr(operators, f"{name}fwd_fp16_fp32")(y, scores, *in_order(kind, half), graph, params)
+    call_of(kind, edges, "fwd")(z, expected, *in_order(kind, wide), graph, params)
+    assert_same([y, scores], [z.astype(np.float16), expected])
+    gy = gy.astype(np.float16)
+    outs = {n: np.full_like(a, np.nan) for n, a in half.items()}
+    others = {n: np.full_like(a, np.nan) for n, a in wide.items()}
+    last = scores, graph, params, None
+    backward = getattr(operators, f"{name}bwd_fp16_fp16_fp32_fp32")
+    backward(*in_order(kind, outs), None, gy, *in_order(kind, half), *last)
+    call = call_of(kind, edges, "bwd")
+    call(*in_order(kind, others), None, gy.astype(np.float32), *in_order(kind, wide), *last)
+    assert outs["attention"].dtype == weights.dtype
+    assert_same(outs.values(), [others[n].astype(a.dtype) for n, a in outs.items()])
+
+
 def test_edge_rows_by_number(rng):
     """map_csc_to_coo gives the row of the edge features of each entry."""
     order = rng.permutation(9)

@@ -212,7 +212,7 @@ PRECISIONS = {
 @pytest.mark.parametrize("phase", PRECISIONS)
 @pytest.mark.parametrize("kind", ["", "efeat_"])
 def test_names_of_precisions(kind, phase):
-    """All precision names are known; features whose type has no kernels are refused."""
+    """All precision names are known, and each takes features of its type."""
     plain = f"mha_gat_n2n_{kind}{phase}"
     found = {name for name in vars(operators) if name.startswith(f"{plain}_")}
     assert found == {f"{plain}_{precision}" for precision in PRECISIONS[phase].split()}
@@ -223,10 +223,13 @@ def test_names_of_precisions(kind, phase):
             assert named is call
             continue
         assert inspect.signature(named) == inspect.signature(call)
-        kind = "bf16" if "bf16" in name else "fp16"
-        text = f"^{name}: expected float32 or float64, as {plain} takes, got {kind}"
-        with pytest.raises(NotImplementedError, match=text):
-            named()
+        kind = "bfloat16" if "bf16" in name else "float16"
+        features = np.ones((2, 2), np.float32)
+        text = f"^{name}: src_node_embedding: expected {kind}, got float32"
+        given = dict.fromkeys(inspect.signature(named).parameters, features) | {"stream_id": 0}
+        given |= {"graph": make_bipartite_csc(*CSC, NODES), "params": operators.mha_params(1)}
+        with pytest.raises(TypeError, match=text):
+            named(**given)
 
 
 def test_bipartite_graphs_with_types():

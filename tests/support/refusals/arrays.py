@@ -20,7 +20,6 @@ NO_ARRAYS = {
     "boolean": (lambda a: a > 0, "float32 or float64, got bool"),
     "object": (lambda a: a.astype(object), "float32 or float64, got object"),
     "string": (lambda a: a.astype("U8"), "float32 or float64, got <U8"),
-    "half precision": (lambda a: a.astype(np.float16), "float32 or float64, got float16"),
     "extended precision": (
         lambda a: a.astype(np.longdouble),
         f"float32 or float64, got {np.dtype(np.longdouble)}",

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...._call.arrays import check_number, check_size
+from ...._call.arrays import check_number, check_size, kind_of
+from ...._call.half import is_half
 from ....ops.gat import gat
 from ....ops.gat_v2 import gat_v2
 from ....ops.transformer_conv import transformer_conv
@@ -86,8 +87,8 @@ class Call:
         self.__doc__ = f"{summary} See `pyops.{op.name}`."
         self.op = op
         self._described = summary, arguments
-        self.refused = ""
-        """A feature precision that has no kernels."""
+        self.half = ""
+        """Half-precision type of the embeddings, if the name of the call says so."""
         words = arguments.split()
         self.inputs = {n: INPUTS[n] for n in op.signature.inputs if INPUTS.get(n) in words}
         defaults = {"grad_attention_weights_workspace": None, "stream_id": 0}
@@ -102,18 +103,16 @@ class Call:
             ]
         )
 
-    def for_features(self, precision: str, name: str) -> Call:
-        """Return the call of this name for features of a precision without kernels."""
+    def for_features(self, half: str, name: str) -> Call:
+        """Return the call of this name for embeddings of a half-precision type."""
         call = Call(name, self.op, *self._described)
-        call.refused = f"expected float32 or float64, as {self.__name__} takes, got {precision}"
+        call.half = half
         return call
 
     def __repr__(self) -> str:
         return f"{self.__name__}{self.__signature__}"
 
     def __call__(self, *arguments: object, **keywords: object) -> None:
-        if self.refused:
-            raise NotImplementedError(f"{self.__name__}: {self.refused}")
         given = bind(self.__name__, self.__signature__, arguments, keywords)
         for name, kind in {"graph": BipartiteCsc, "params": mha_params}.items():
             if not isinstance(given[name], kind):
@@ -121,7 +120,21 @@ class Call:
                 raise TypeError(
                     f"{self.__name__}: {name}: expected {wanted}, got {type(given[name]).__name__}"
                 )
-        run(self.__name__, given, self._run)
+        run(self.__name__, given, self._rounded if self.half else self._run)
+
+    def _rounded(self, given: Values) -> None:
+        """Compute in float32, and round what is stored in arrays of half precision."""
+        like = next(iter(self.inputs.values()))
+        found = getattr(getattr(given[like], "dtype", None), "name", kind_of(given[like]))
+        if found != self.half:
+            raise TypeError(f"{self.__name__}: {like}: expected {self.half}, got {found}")
+        halves = {n: a for n, a in given.items() if is_half(a)}
+        wide = {n: a.astype(np.float32) for n, a in halves.items()}
+        self._run({**given, **wide})
+        read = {*self.inputs.values(), "grad_output_embedding", "score_bias"}
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name in halves.keys() - read:
+                halves[name][...] = wide[name].astype(halves[name].dtype)
 
     def _run(self, given: Values) -> None:
         self._check(given)

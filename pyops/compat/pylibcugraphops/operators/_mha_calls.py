@@ -2,7 +2,7 @@
 
 Those of ``mha_gat`` also exist under names with their precisions: of the features, in backward
 calls of the gradients by features and by weights, and of sums. Those for bf16 or fp16 features
-raise an error.
+take embeddings of that type; any other array may have it, or float32, and sums are float32.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ mha_simple_n2n_efeat_fwd, mha_simple_n2n_efeat_bwd = _pair(
     "mha_simple_n2n_efeat", transformer_conv, _EDGE
 )
 
+_TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": ""}
 _FORWARD_NAMES = ("{0}_fp32",)
 _BACKWARD_NAMES = "{0}_{0}_{0}_fp32", "{0}_{0}_fp32_fp32", "{0}_fp32_fp32_fp32"
 
@@ -60,10 +61,10 @@ _BACKWARD_NAMES = "{0}_{0}_{0}_fp32", "{0}_{0}_fp32_fp32", "{0}_fp32_fp32_fp32"
 def _by_precision(call: Call) -> dict[str, Call]:
     """Return a call under the names that include its precisions."""
     found = {}
-    for features in "bf16", "fp16", "fp32":
+    for features, half in _TYPES.items():
         for form in _FORWARD_NAMES if call.__name__.endswith("fwd") else _BACKWARD_NAMES:
             name = f"{call.__name__}_{form.format(features)}"
-            found[name] = call if features == "fp32" else call.for_features(features, name)
+            found[name] = call.for_features(half, name) if half else call
     return found
 
 
