@@ -30,7 +30,10 @@ from .dimenet_plus_plus import DimeNetPlusPlus as DimeNetPlusPlus
 from .embedding_block import EmbeddingBlock as EmbeddingBlock
 from .gat_conv import GATConv as GATConv
 from .gatv2_conv import GATv2Conv as GATv2Conv
+from .gcn_conv import GCNConv as GCNConv
+from .gin_conv import GINConv as GINConv
 from .gno_block import GNOBlock as GNOBlock
+from .graph_conv import GraphConv as GraphConv
 from .integral_transform import IntegralTransform as IntegralTransform
 from .interaction_pp_block import InteractionPPBlock as InteractionPPBlock
 from .linear_channel_mlp import LinearChannelMLP as LinearChannelMLP
@@ -39,6 +42,7 @@ from .nn_conv import NNConv as NNConv
 from .output_pp_block import OutputPPBlock as OutputPPBlock
 from .replicated import Replicated as Replicated
 from .residual_layer import ResidualLayer as ResidualLayer
+from .sage_conv import SAGEConv as SAGEConv
 from .sinusoidal_embedding import SinusoidalEmbedding as SinusoidalEmbedding
 from .spherical_basis_layer import SphericalBasisLayer as SphericalBasisLayer
 from .transformer_conv import TransformerConv as TransformerConv

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import torch
 from torch import Tensor
 from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.parameter import Parameter, UninitializedParameter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
 _WEIGHTS = None, "glorot", "uniform", "kaiming_uniform"
@@ -24,6 +27,16 @@ def glorot(weight: Tensor | None) -> None:
 def zeros(bias: Tensor | None) -> None:
     if bias is not None:
         bias.data.zero_()
+
+
+def reset(network: object) -> None:
+    """Initialize a network by its `reset_parameters`, or else its children; functions have none."""
+    initialize: Callable[[], None] | None = getattr(network, "reset_parameters", None)
+    if initialize is not None:
+        initialize()
+    elif isinstance(network, torch.nn.Module):
+        for child in network.children():
+            reset(child)
 
 
 def is_plain(module: torch.nn.Module) -> bool:

@@ -10,15 +10,11 @@ if TYPE_CHECKING:
 
 _READOUT = 'pyops.torch.nn.scatter(x, batch, reduce="{}")'
 REPLACEMENTS = {
-    "SAGEConv": 'a torch Linear of pyops.torch.aggregate(graph, x, own=x, reduce="mean")',
-    "GCNConv": "pyops.torch.degree_normalised(graph, linear(x)) on a graph with edges in both "
-    "directions and self loops",
-    "GINConv": "a network of pyops.torch.aggregate(graph, x) + (1 + eps) * x",
     "GINEConv": 'pyops.torch.edge_update(graph, x, edge=edge_attr, mode="sum"), then '
     "pyops.torch.aggregate(graph, edge=...)",
-    "GraphConv": 'torch Linear layers of pyops.torch.aggregate(graph, x, reduce="sum") and of x',
     "LGConv": "pyops.torch.degree_normalised(graph, x) on a graph with edges in both directions",
-    "SGConv": "pyops.torch.degree_normalised as for GCNConv, called once for each hop",
+    "SGConv": "pyops.torch.degree_normalised(graph, x) on a graph with edges in both directions "
+    "and self loops, once for each hop, and a torch Linear",
     "RGCNConv": "pyops.torch.hetero_basis, with types of edges as edge ids, and a torch Linear",
     "EdgeConv": "a network of pyops.torch.edge_update(graph, x, x), then "
     'pyops.torch.aggregate(graph, edge=..., reduce="max")',

@@ -10,13 +10,11 @@ from torch.nn import Parameter
 
 from ... import torch as _ops
 from ._edges.layer_edges import Edges, per_edge_graph
-from ._linear import AnyLinear, Linear, is_linear, is_plain, zeros
+from ._linear import AnyLinear, Linear, is_linear, is_plain, reset, zeros
 from ._messages import FLOWS, Aggr, Flow, Messages, Pair, Size
 from ._reductions import contiguous_gradient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...distributed import DistributedGraph
     from ...graph import Graph
     from .._graph import TracedGraph
@@ -81,7 +79,7 @@ class NNConv(Messages):
     def reset_parameters(self) -> None:
         """Initialize all parameters anew, including those of the network."""
         super().reset_parameters()
-        _reset(self.nn)
+        reset(self.nn)
         if self.root_weight:
             self.lin.reset_parameters()
         zeros(self.bias)
@@ -269,13 +267,3 @@ def _block(layer: AnyLinear) -> tuple[Tensor, Tensor]:
     """Return the transposed weight, flattened, and the bias of a linear layer."""
     weight, bias = contiguous_gradient(layer.weight), layer.bias
     return weight.t().flatten(), weight.new_zeros(weight.shape[0]) if bias is None else bias
-
-
-def _reset(network: object) -> None:
-    """Initialize a network by its `reset_parameters`, or else its children; functions have none."""
-    reset: Callable[[], None] | None = getattr(network, "reset_parameters", None)
-    if reset is not None:
-        reset()
-    elif isinstance(network, torch.nn.Module):
-        for child in network.children():
-            _reset(child)

@@ -462,6 +462,15 @@ LAYERS = {
 }
 
 
+OF_WEIGHTS = {
+    "GCNConv": lambda **k: nn.GCNConv(4, 3, add_self_loops=False, **k),
+    "SAGEConv": lambda **k: nn.SAGEConv(4, 3, project=True, **k),
+    "GraphConv": lambda **k: nn.GraphConv(4, 3, **k),
+    "GINConv": lambda **k: nn.GINConv(network(4, 5, 3), train_eps=True, **k),
+}
+"""Layers without features of edges; some have weights."""
+
+
 def network(*widths):
     first, hidden, last = widths
     layers = torch.nn.Linear(first, hidden), torch.nn.GELU(), torch.nn.Linear(hidden, last)
@@ -479,7 +488,11 @@ def layers(comm):
         """Return y, gradients by the features, sums over ranks, and second derivatives."""
         leaves = [torch.tensor(a, requires_grad=True) for a in some]
         parameters = [*layer.parameters()]
-        y = layer(leaves[0], graph, leaves[1])
+        if type(layer).__name__ in OF_WEIGHTS:
+            more = [leaves[1][:, 0].exp()] if getattr(layer, "_weighted", False) else []
+            y = layer(leaves[0], graph, *more) + 0 * leaves[1].sum()
+        else:
+            y = layer(leaves[0], graph, leaves[1])
         gradients = torch.autograd.grad(y.square().sum(), [*leaves, *parameters], create_graph=True)
         ranks = 1 if mine is None else comm.size
         total = sum((g * g).sum() for g in gradients[:2])
@@ -496,8 +509,8 @@ def layers(comm):
             assert torch.allclose(a, b, 1e-9, 1e-9), (name, place)
 
     own = x[rows["x"]], edge[rows["edge"]]
-    for name, make in (LAYERS | {"Replicated": stacked}).items():
-        for aggr in ("sum", "mean", "max") if name in LAYERS else (None,):
+    for name, make in (LAYERS | OF_WEIGHTS | {"Replicated": stacked}).items():
+        for aggr in ("sum", "mean", "max") if name != "Replicated" else (None,):
             torch.manual_seed(0)
             layer = (make() if aggr is None else make(aggr=aggr)).double()
             expected = derivatives(layer, whole, (x, edge), rows, None)

@@ -141,6 +141,20 @@ LAYERS = {
     },
     "NNConv": layer("NNConv", 4, 2, network, call=with_features),
     "NNConv of a maximum": layer("NNConv", 4, 2, network, aggr="max", call=with_features),
+    "GCNConv": layer("GCNConv", 4, 3),
+    "GCNConv of weights": layer(
+        "GCNConv", 4, 3, call=lambda layer, x, index: layer(x, index, x.new_ones(EDGES))
+    ),
+    "SAGEConv": layer("SAGEConv", 4, 3),
+    "SAGEConv of a maximum": layer("SAGEConv", 4, 3, aggr="max"),
+    "SAGEConv of csr": layer("SAGEConv", 4, 3, form="csr"),
+    "GraphConv": layer("GraphConv", 4, 3),
+    "GINConv": lambda: (
+        made("GINConv", torch.nn.Linear(4, 3), train_eps=True),
+        lambda layer, x, index: layer(x, index),
+        [X],
+        [FORMS["tensor"]()],
+    ),
     "scatter": function("scatter", WIDE, group, reduce="mean", dim_size=NODES),
     "scatter of narrow rows": function("scatter", FEATURES, group),
     "segment": function("segment", WIDE, stretches),
@@ -224,6 +238,7 @@ BY_HOST = "DimeNetPlusPlus", "NeighborSearch", "GNOBlock"
 """Layers that read elements on the host in every call."""
 BY_TORCH = (
     "GATConv of a maximum",
+    "SAGEConv of a maximum",
     "scatter of narrow rows",
     "SinusoidalEmbedding",
     "LinearChannelMLP",

@@ -34,6 +34,10 @@ def with_features(sizes):
     return *on_nodes(sizes), draw(sizes[2], 3)
 
 
+def with_weights(sizes):
+    return *on_nodes(sizes), draw(sizes[2])
+
+
 def on_both(sizes):
     return (draw(sizes[0], 4), draw(sizes[1], 4)), edges(sizes)
 
@@ -150,6 +154,14 @@ CASES = {
         lambda: module(nn.NNConv(4, 3, torch.nn.Sequential(network(3, 12), torch.nn.Tanh()))),
         with_features,
     ),
+    "GCNConv": (lambda: module(nn.GCNConv(4, 3)), on_nodes),
+    "GCNConv weights": (lambda: module(nn.GCNConv(4, 3, improved=True)), with_weights),
+    "GCNConv mul": (lambda: module(nn.GCNConv(4, 3, aggr="mul")), with_weights),
+    "SAGEConv": (lambda: module(nn.SAGEConv(4, 3)), on_nodes),
+    "SAGEConv max": (lambda: module(nn.SAGEConv((4, 4), 3, "max", True)), on_both),
+    "SAGEConv offsets": (lambda: module(nn.SAGEConv((4, 4), 3, project=True)), by_offsets),
+    "GraphConv": (lambda: module(nn.GraphConv(4, 3)), with_weights),
+    "GINConv": (lambda: module(nn.GINConv(network(4, 3), train_eps=True)), on_nodes),
     "softmax": (lambda: function(nn.softmax), lambda sizes: groups(sizes, 2)),
     "softmax wide": (lambda: function(nn.softmax), lambda sizes: groups(sizes, 8)),
     "softmax offsets": (

@@ -161,11 +161,12 @@ def index_of(given: Tensor | tuple[Tensor, Tensor], parts: tuple[Tensor, ...]) -
 
 
 def values_of(given: EdgeIndex) -> Tensor | None:
-    """Return the edge features that a sparse matrix holds as values, if any."""
+    """Return the values of a sparse matrix: edge weights, or features if they have columns."""
     if not isinstance(given, Tensor) or given.layout not in _SPARSE:
         return None
-    values = given._values() if given.layout is torch.sparse_coo else given.values()
-    return values if values.dim() > 1 else None
+    plain = given.layout is torch.sparse_coo and not given.is_coalesced()
+    values: Tensor = given._values() if plain else given.values()
+    return values
 
 
 def is_sparse(given: EdgeIndex) -> TypeGuard[Tensor]:

@@ -51,6 +51,8 @@ class _Packed:
     """Sources and destinations, None if the edge index is this tensor itself."""
     kept: Tensor | None
     """Edges that remain after removal of self loops, None for all."""
+    replaced: tuple[Tensor, Tensor] | None
+    """Removed self loops and their nodes, None if there are none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +75,10 @@ class Edges:
     loops: int | None = None
     """Number of added self loops, None if self loops were not requested."""
     kept: Tensor | None = None
+    replaced: tuple[Tensor, Tensor] | None = None
     spare: int = 0
     values: Tensor | None = None
-    """Edge features that a sparse matrix held as values."""
+    """Values of a sparse matrix: edge weights, or features if they have columns."""
 
     @property
     def src(self) -> Tensor:
@@ -109,7 +112,8 @@ class Edges:
 
     def features(self, caller: str, given: Tensor | None, fill_value: Fill) -> Tensor | None:
         """Return the edge features, with those of self loops according to `fill_value`."""
-        given = self.values if given is None else given
+        if given is None and self.values is not None and self.values.dim() > 1:
+            given = self.values
         if given is None:
             return None
         check_device(f"{caller}: edge_attr", given, self.index.device)
@@ -158,6 +162,27 @@ class Edges:
             nodes = torch.where(self.dst[:edges] == self.num_dst, self.loops, nodes)
         return nodes
 
+    def looped_weights(self, given: Tensor, fill_value: float, add: bool) -> Tensor:
+        """Return edge weights with those of self loops.
+
+        A self loop of the input keeps its weight, to which `fill_value` is added if `add` is set;
+        other self loops weigh `fill_value`.
+        """
+        assert self.loops is not None
+        loop = given.new_full((self.loops + self.spare,), fill_value)
+        values, nodes = given, None
+        if self.spare:
+            edges = self.count - self.loops
+            removed = self.dst[:edges] == self.num_dst
+            nodes = torch.where(removed, self.src[:edges], self.loops)
+        elif self.replaced is not None and self.kept is not None:
+            values, nodes = given.index_select(0, self.replaced[0]), self.replaced[1]
+            given = given.index_select(0, self.kept)
+        if nodes is not None:
+            store = loop.scatter_add if add else loop.scatter
+            loop = store(0, nodes.long(), values)
+        return torch.cat([given, loop[: self.loops]])
+
     def append_spare(self, nodes: Tensor) -> Tensor:
         """Append a row to those of the destinations if there is a spare destination."""
         return torch.nn.functional.pad(nodes, (0, 0, 0, 1)) if self.spare else nodes
@@ -168,11 +193,14 @@ class Edges:
 
     def degrees(self, like: Tensor) -> Tensor:
         """Return the in-degrees, at least 1, in the type of another tensor."""
-        rows = like.new_zeros(self.num_dst + self.spare)
-        ones = like.new_ones(1).expand(self.count)
+        return self.sums(like.new_ones(1).expand(self.count)).clamp(min=1)
+
+    def sums(self, weight: Tensor) -> Tensor:
+        """Return the sums of the weights of incoming edges."""
+        rows = weight.new_zeros(self.num_dst + self.spare)
         if is_exporting():  # the exporter of traces loses duplicates in index_add
-            return rows.scatter_add(0, self.dst.long(), ones).clamp(min=1)
-        return rows.index_add(0, self.dst, ones).clamp(min=1)
+            return rows.scatter_add(0, self.dst.long(), weight)
+        return rows.index_add(0, self.dst, weight)
 
 
 def per_edge_graph(edges: Edges, num_src: int) -> _graph.Graph | TracedGraph:
@@ -256,23 +284,27 @@ def edges_of(
             raise IndexError(f"{label}: {str(error).removeprefix('Graph: ')}") from None
 
     if not is_packed(operator, width * (given + (loops or 0)), parts[-1]):
-        index, kept = _with_self_loops(index_of(edge_index, parts), loops)
+        index, kept, replaced = _with_self_loops(index_of(edge_index, parts), loops)
         if index.numel():
             lowest, highest = torch.aminmax(index)
             if int(lowest) < 0 or int(highest) >= min(num_src, num_dst):
                 packed(index)  # refuses indices out of the range of their row
-        return Edges(index, None, num_dst, into, given, loops, kept, values=values)
+        return Edges(index, None, num_dst, into, given, loops, kept, replaced, values=values)
     hosts = hosts_of(edge_index)
 
     def pack() -> _Packed:
-        index, kept = _with_self_loops(index_of(edge_index, hosts), loops)
+        index, kept, replaced = _with_self_loops(index_of(edge_index, hosts), loops)
         own = None if index is hosts[0] else index.to(device)
-        return _Packed(packed(index), own, None if kept is None else kept.to(device))
+        if kept is not None and replaced is not None:
+            kept, replaced = kept.to(device), (replaced[0].to(device), replaced[1].to(device))
+        return _Packed(packed(index), own, kept, replaced)
 
     form = edge_index.layout if isinstance(edge_index, Tensor) else None
     found = cached(hosts, (form, num_src, num_dst, loops, into), pack)
     index = parts[0] if found.index is None else found.index
-    return Edges(index, found.graph, num_dst, into, given, loops, found.kept, values=values)
+    return Edges(
+        index, found.graph, num_dst, into, given, loops, found.kept, found.replaced, values=values
+    )
 
 
 def _distributed(
@@ -312,27 +344,34 @@ def least(counts: Sequence[int]) -> int:
     return found
 
 
-def _with_self_loops(index: Tensor, loops: int | None) -> tuple[Tensor, Tensor | None]:
-    """Replace self loops by one for each of `loops` nodes; return also the edges kept."""
+def _with_self_loops(
+    index: Tensor, loops: int | None
+) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor] | None]:
+    """Replace self loops by one for each of `loops` nodes.
+
+    Return also the edges kept, and the removed self loops with their nodes, if there are any.
+    """
     if loops is None:
-        return index, None
+        return index, None, None
     keep = index[0] != index[1]
-    kept = None if not is_jit_tracing() and bool(keep.all()) else keep.nonzero()[:, 0]
-    others = index if kept is None else index[:, kept]
+    others, kept, replaced = index, None, None
+    if is_jit_tracing() or not bool(keep.all()):
+        kept, removed = keep.nonzero()[:, 0], keep.logical_not().nonzero()[:, 0]
+        others, replaced = index[:, kept], (removed, index[0, removed])
     nodes = torch.arange(loops, dtype=index.dtype).expand(2, loops)
-    return torch.cat([others, nodes], dim=1), kept
+    return torch.cat([others, nodes], dim=1), kept, replaced
 
 
 def _traced(
     index: Tensor, values: Tensor | None, num_src: int, num_dst: int, loops: int | None, into: int
 ) -> Edges:
-    given, spare, kept = index.shape[1], int(loops is not None), None
+    given, spare, kept, replaced = index.shape[1], int(loops is not None), None, None
     if is_jit_tracing() and not is_exporting():  # this tracer does not need the number of edges
-        (index, kept), spare = _with_self_loops(index, loops), 0
+        (index, kept, replaced), spare = _with_self_loops(index, loops), 0
     elif loops is not None:
         nodes = torch.arange(loops, dtype=index.dtype, device=index.device)
         ends = torch.where(index[0] == index[1], num_dst, index[into])
         rows = [torch.cat([row, nodes]) for row in (index[1 - into], ends)]
         index = torch.stack(rows if into else rows[::-1])
     graph = TracedGraph(index[1 - into], index[into], num_src, num_dst + spare)
-    return Edges(index, graph, num_dst, into, given, loops, kept, spare, values)
+    return Edges(index, graph, num_dst, into, given, loops, kept, replaced, spare, values)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 PACKED = {
     "segment_softmax": 2**18,
     "aggregate": 2**23,
+    "neighbours": 2**19,
     "gat": 2**18,
     "gat_v2": 2**20,
     "transformer_conv": 2**20,
@@ -21,6 +22,7 @@ PACKED = {
 
 Counts the elements that PyTorch Geometric gathers along edges: the reduced rows, the messages of
 all heads, or the matrices of `NNConv`. Below, the same operations of torch are at least as fast.
+The names are those of operators; `neighbours` is `aggregate` of rows that it gathers from nodes.
 The two implementations differ in the last bits, so only sizes choose between them, never whether a
 graph is already packed.
 """

@@ -38,6 +38,8 @@ OF_INDICES = {
     "GATConv": layer("GATConv"),
     "GATConv without self loops": layer("GATConv", add_self_loops=False),
     "TransformerConv": layer("TransformerConv"),
+    "GCNConv": layer("GCNConv"),
+    "SAGEConv": layer("SAGEConv"),
     "NNConv of a maximum": network(),
 }
 USERS = {

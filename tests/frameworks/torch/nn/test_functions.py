@@ -258,7 +258,7 @@ REFUSED = {
             lambda i, name=name: getattr(nn, name)(4, 3).double()(X, i),
             EDGE_INDICES,
         )
-        for name in ("GATConv", "GATv2Conv", "TransformerConv")
+        for name in ("GATConv", "GATv2Conv", "TransformerConv", "GCNConv", "SAGEConv", "GraphConv")
     },
     "NNConv: edge_index: vmap over graphs": (
         lambda i: nn.NNConv(4, 3, torch.nn.Linear(3, 12)).double()(X, i, draw(7, 3)),

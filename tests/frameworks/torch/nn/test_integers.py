@@ -16,6 +16,7 @@ INDEX = torch.randint(NODES, (2, EDGES), generator=GENERATOR)
 PTR = torch.tensor([0, 4, 4, 9, 12, 19, EDGES])
 FEATURES = torch.rand(EDGES, 8, generator=GENERATOR, dtype=torch.float64) + 0.5
 AGGREGATIONS = "add", "mean", "max", "mul", "softmax", "std", "var", "powermean", "median"
+ATTENTION = "GATConv", "GATv2Conv", "TransformerConv"
 FUNCTIONS = {
     **{
         f"scatter {reduce}": lambda x, index, reduce=reduce: nn.scatter(
@@ -39,15 +40,15 @@ def layer(name, aggr):
     if aggr not in ("add", "mean", "max"):
         pytest.importorskip("torch_geometric")
     torch.manual_seed(0)
-    network = (torch.nn.Linear(8, 12),) if name == "NNConv" else ()
-    made = getattr(nn, name)(4, 3, *network, aggr=aggr).double()
-    features = (FEATURES,) if name == "NNConv" else ()
+    arguments = {"NNConv": (4, 3, torch.nn.Linear(8, 12)), "GINConv": (torch.nn.Linear(4, 3),)}
+    made = getattr(nn, name)(*arguments.get(name, (4, 3)), aggr=aggr).double()
+    features = {"NNConv": (FEATURES,), "GraphConv": (FEATURES[:, 0],)}.get(name, ())
     return lambda x, index: made(x[:NODES, :4], index, *features)
 
 
 LAYERS = {
     f"{name} {aggr}": lambda x, index, name=name, aggr=aggr: layer(name, aggr)(x, index)
-    for name in ("GATConv", "GATv2Conv", "TransformerConv", "NNConv")
+    for name in (*ATTENTION, "NNConv", "GCNConv", "SAGEConv", "GraphConv", "GINConv")
     for aggr in AGGREGATIONS
 }
 CALLS = FUNCTIONS | BY_OFFSETS | LAYERS

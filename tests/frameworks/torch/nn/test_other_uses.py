@@ -8,7 +8,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 from pyops.torch import nn  # noqa: E402
 
 META = ["a", "b"], [("a", "r", "b"), ("b", "q", "b"), ("b", "s", "a")]
-NAMES = ["GATConv", "GATv2Conv", "TransformerConv"]
+NAMES = ["GATConv", "GATv2Conv", "TransformerConv", "SAGEConv", "GraphConv"]
 PARTS = ["propagate", "message", "aggregate", "message_and_aggregate", "edge_update"]
 
 
@@ -32,7 +32,7 @@ def test_no_networks_of_several_types_by_tracing(name, turn):
 @pytest.mark.parametrize("name", NAMES)
 def test_networks_of_several_types(name):
     torch.manual_seed(0)
-    given = {} if name == "TransformerConv" else {"add_self_loops": False}
+    given = {"add_self_loops": False} if name.startswith("GAT") else {}
     edges = {kind: torch.randint(0, 6, (2, 20)) for kind in META[1]}
     x = {kind: torch.randn(6, 4) for kind in META[0]}
     nets = [
@@ -57,7 +57,7 @@ def test_other_tracers_see_a_module():
     torch.testing.assert_close(traced(x, index), net(x, index))
 
 
-@pytest.mark.parametrize("name", [*NAMES, "NNConv"])
+@pytest.mark.parametrize("name", [*NAMES, "NNConv", "GCNConv", "GINConv"])
 @pytest.mark.parametrize("part", [*PARTS, "update"])
 def test_parts_cannot_be_overridden(name, part):
     def override(self, *arguments):

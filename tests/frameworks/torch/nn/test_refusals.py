@@ -24,10 +24,14 @@ def layer(name):
     if name == "NNConv":
         made = nn.NNConv(4, 3, torch.nn.Linear(3, 12))
         return lambda x, index: made(x, index, FEATURES)
-    return getattr(nn, name)(4, 3)
+    return nn.GINConv(torch.nn.Linear(4, 3)) if name == "GINConv" else getattr(nn, name)(4, 3)
 
 
-@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv", "NNConv"])
+ATTENTION = "GATConv", "GATv2Conv", "TransformerConv"
+AGGREGATING = "SAGEConv", "GraphConv", "GINConv"
+
+
+@pytest.mark.parametrize("name", [*ATTENTION, "NNConv", *AGGREGATING])
 @pytest.mark.parametrize(
     ("x", "index", "kind", "message"),
     [
@@ -60,12 +64,13 @@ def test_layers(name, x, index, kind, message):
 
 
 @pytest.mark.parametrize("size", [5, (6,), (6, 6, 6), ("6", 6), (6, 2.0), (True, 6)])
-@pytest.mark.parametrize("name", ["GATConv", "NNConv"])
+@pytest.mark.parametrize("name", ["GATConv", "NNConv", *AGGREGATING])
 def test_sizes(name, size):
     network = (torch.nn.Linear(3, 12),) if name == "NNConv" else ()
-    made = getattr(nn, name)(4, 3, *network)
+    made = layer(name) if name in AGGREGATING else getattr(nn, name)(4, 3, *network)
+    given = () if name in AGGREGATING else (FEATURES,)
     with pytest.raises(ValueError, match=f"pyops.torch.nn.{name}: size: expected None or .*, got"):
-        made(X, INDEX, FEATURES, size=size)
+        made(X, INDEX, *given, size=size)
 
 
 @pytest.mark.parametrize("size", [(6, None), (None, 6)])

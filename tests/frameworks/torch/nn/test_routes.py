@@ -26,7 +26,9 @@ FUNCTIONS = {
     "segment": lambda x, given: nn.segment(x, given[1]),
     "segment mean": lambda x, given: nn.segment(x, given[1], "mean"),
 }
+AGGREGATING = "GCNConv", "SAGEConv", "GraphConv", "GINConv"
 NAMES = [*FUNCTIONS, *GRAPH_LAYERS, "NNConv", "GATConv mean", "NNConv mean", "GATConv edges"]
+NAMES += [*AGGREGATING, "GCNConv mean", "GraphConv weights"]
 
 
 @pytest.fixture
@@ -46,11 +48,15 @@ def call_of(name):
         return FUNCTIONS[name], torch.nn.Identity()
     kind, _, what = name.partition(" ")
     options = {"aggr": "mean"} if what == "mean" else {"edge_dim": 9} if what == "edges" else {}
-    arguments = (9, 4, torch.nn.Linear(9, 36)) if kind == "NNConv" else (9, 4, 2)
+    arguments = (9, 4) if kind in AGGREGATING else (9, 4, 2)
+    networks = {"NNConv": (9, 4, torch.nn.Linear(9, 36)), "GINConv": (torch.nn.Linear(9, 4),)}
+    arguments = networks.get(kind, arguments)
     torch.manual_seed(0)
     module = getattr(nn, kind)(*arguments, **options).double()
     if kind == "NNConv" or what == "edges":
         return lambda x, given: module(x[:NODES], given[2], x), module
+    if what == "weights":
+        return lambda x, given: module(x[:NODES], given[2], x[:, 0]), module
     return lambda x, given: module(x[:NODES], given[2]), module
 
 
@@ -63,7 +69,7 @@ GIVEN = [GROUPS, PTR, INDEX]
 
 
 def test_every_operator_has_a_name_and_each_way_of_calling_is_tested():
-    assert {*routes.PACKED} <= {*OPERATORS}
+    assert {*routes.PACKED} <= {*OPERATORS, "neighbours"}
     used = {name.split()[0] for name in NAMES}
     kinds = {name for name, kind in vars(nn).items() if hasattr(kind, "_operator")}
     assert kinds | {"scatter", "softmax", "segment", "NNConv"} == used
@@ -112,7 +118,7 @@ def test_indices_out_of_range_are_refused_by_name(name, packed, wrong, route):
             call(features().repeat(1, 8)[:, :columns], given)
 
 
-@pytest.mark.parametrize("name", ["scatter", "GATConv", "NNConv"])
+@pytest.mark.parametrize("name", ["scatter", "GATConv", "NNConv", "SAGEConv"])
 def test_small_graphs_are_not_packed_and_large_ones_are(name, monkeypatch):
     """The choice depends on sizes alone, so that results do not depend on earlier calls."""
     made = []
@@ -132,6 +138,19 @@ def test_small_graphs_are_not_packed_and_large_ones_are(name, monkeypatch):
     assert made
 
 
+<<<<<<< HEAD
+=======
+@pytest.mark.parametrize("name", [*GRAPH_LAYERS, *AGGREGATING])
+def test_types_are_refused_at_any_size(name, route):
+    for packed in (False, True):
+        route(packed)
+        call, module = call_of(name)
+        module.bfloat16()
+        with pytest.raises(TypeError, match=r"expected float32 or float64, got torch\.bfloat16"):
+            call(features().bfloat16(), GIVEN)
+
+
+>>>>>>> e8cfb46 (torch: add GCNConv, SAGEConv, GraphConv and GINConv)
 def laid_out(name, dim, package, src):
     if name == "softmax":
         return package.softmax(src, GROUPS, None, NODES, dim)

@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 
 from pyops.torch import nn  # noqa: E402
 
+AGGREGATING = "GCNConv", "SAGEConv", "GraphConv", "GINConv"
 SMALL, OTHERS = (5, 9), [(8, 20), (9, 33), (3, 5000)]
 
 
@@ -29,12 +30,30 @@ class Call(torch.nn.Module):
 
 def layer(name, **options):
     torch.manual_seed(0)
+    if name == "GINConv":
+        return nn.GINConv(torch.nn.Linear(4, 3), **options).double()
+    if name in AGGREGATING:
+        return getattr(nn, name)(4, 3, **options).double()
     if name == "NNConv":
         return nn.NNConv(4, 3, torch.nn.Linear(3, 12), **options).double()
     return getattr(nn, name)(4, 3, 2, edge_dim=3, **options).double()
 
 
+class Plainly(torch.nn.Module):
+    """Module that calls a layer without features of edges, or with one as weights."""
+
+    def __init__(self, name, weighted=False, **options):
+        super().__init__()
+        self.layer, self.weighted = layer(name, **options), weighted
+
+    def forward(self, x, index, features):
+        return self.layer(x, index, *([features[:, 0]] if self.weighted else []))
+
+
 CASES = {
+    **{name: Plainly(name) for name in AGGREGATING},
+    "GCNConv, weights": Plainly("GCNConv", weighted=True),
+    "GraphConv of a maximum": Plainly("GraphConv", weighted=True, aggr="max"),
     **{name: layer(name) for name in ("GATConv", "GATv2Conv", "TransformerConv", "NNConv")},
     "GATConv of a maximum": layer("GATConv", aggr="max"),
     "NNConv of a mean": layer("NNConv", aggr="mean"),

@@ -1,0 +1,140 @@
+"""Base class of layers that reduce weighted features of the neighbours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ... import torch as _ops
+from .._call import is_tracing
+from .._host import without_subclass
+from .._phase import tracks_derivatives
+from ._edges.edge_index import EdgeIndex, check_device, is_sparse
+from ._messages import EXTREMES, Messages, Size
+from ._reductions import SUMS
+
+if TYPE_CHECKING:
+    from ._edges.layer_edges import Edges
+
+Reduce: TypeAlias = Literal["sum", "mean", "max", "min"]
+_REDUCTIONS: dict[str, Reduce] = {**SUMS, "max": "max", "min": "min"}
+
+
+class Aggregating(Messages):
+    """Layer whose messages are features of the sources times a weight of the edge."""
+
+    in_channels: int | tuple[int, int]
+    out_channels: int
+    _operator = "neighbours"
+    """Route of the reduction, for `is_packed`."""
+    _weighted = False
+    """Whether a call takes edge weights."""
+
+    def _edges_between(
+        self,
+        edge_index: EdgeIndex,
+        ends: tuple[int, int | None],
+        like: Tensor,
+        width: int,
+        *,
+        size: Size = None,
+        loops: int | None = None,
+    ) -> Edges:
+        """Return the edges for messages of some width; duplicates in a sparse matrix are summed."""
+        plain = without_subclass(edge_index)
+        if is_sparse(plain) and plain.layout is torch.sparse_coo:
+            edge_index = plain.coalesce()
+        self._same_nodes(ends)
+        route = self._operator, width
+        return self._edges(edge_index, ends, size, loops, like, route)
+
+    def _weights(self, edges: Edges, given: Tensor | None, like: Tensor) -> Tensor | None:
+        """Return the edge weights [edges], before self loops are added.
+
+        As in PyTorch Geometric, the values of a sparse matrix take precedence if the reduction is
+        native; for other reductions, they are the default of a layer with weights.
+        """
+        label = f"{self._label}: edge_weight"
+        if given is not None:
+            check_device(label, given, like.device)
+        values = edges.values
+        if values is not None and values.dim() > 1:
+            raise ValueError(
+                f"{self._label}: edge_index: expected a sparse matrix of numbers, got values of "
+                f"shape {tuple(values.shape)}"
+            )
+        if values is not None and (self.aggr_module is None or (self._weighted and given is None)):
+            return values.to(like.dtype)
+        if given is None:
+            return None
+        if given.shape not in ((edges.given,), (edges.given, 1)):
+            raise ValueError(
+                f"{label}: expected {edges.given} weights, one for each edge, "
+                f"got shape {tuple(given.shape)}"
+            )
+        if given.dtype != like.dtype and given.is_floating_point():
+            raise TypeError(f"{label}: expected {like.dtype} like x, got {given.dtype}")
+        return given.to(like.dtype).view(-1)
+
+    def _aggregated(
+        self, edges: Edges, x: Tensor, weight: Tensor | None, scale: Tensor | None = None
+    ) -> Tensor:
+        """Reduce the weighted features of the neighbours.
+
+        `scale` [nodes, 1] multiplies the weight of an edge by the elements of both ends. It
+        commutes with a native reduction.
+        """
+        if self.aggr_module is not None and scale is not None:
+            weight, scale = scaled(edges, weight, scale), None
+        if scale is None:
+            return edges.drop_spare(self._reduced(edges, x, weight))
+        return edges.drop_spare(self._reduced(edges, x * scale, weight)) * scale
+
+    def _reduced(self, edges: Edges, x: Tensor, weight: Tensor | None) -> Tensor:
+        reduce = self._fused(x, weight)
+        if edges.graph is not None and reduce is not None:
+            return _ops.aggregate(edges.graph, x, None, weight, reduce=reduce)
+        messages = edges.of_sources(x)
+        if weight is not None:
+            messages = messages * weight.unsqueeze(1)
+        out = self._gathered(messages, edges.dst, edges.num_dst + edges.spare)
+        return out / edges.degrees(out).unsqueeze(1) if self.aggr == "mean" else out
+
+    def _fused(self, x: Tensor, weight: Tensor | None) -> Reduce | None:
+        """Return the reduction of the operator, None if messages are materialized.
+
+        It does not split the gradient of a maximum or minimum among ties, as PyTorch Geometric
+        does.
+        """
+        if self.aggr_module is not None or not isinstance(self.aggr, str):
+            return None
+        given = [x] if weight is None else [x, weight]
+        if self.aggr in EXTREMES and (is_tracing(x) or tracks_derivatives(given)):
+            return None
+        return _REDUCTIONS[self.aggr]
+
+    def _neighbours(
+        self,
+        x: tuple[Tensor, Tensor | None],
+        edge_index: EdgeIndex,
+        size: Size,
+        weight: Tensor | None = None,
+    ) -> Tensor:
+        """Reduce the features of the sources, the first of `x`, at the destinations."""
+        left, right = x
+        ends = left.shape[0], None if right is None else right.shape[0]
+        size, width = self._sizes(size), left.shape[1]
+        edges = self._edges_between(edge_index, ends, left, width, size=size)
+        return self._aggregated(edges, left, self._weights(edges, weight, left))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels})"
+
+
+def scaled(edges: Edges, weight: Tensor | None, scale: Tensor) -> Tensor:
+    """Return the weights of edges times the elements of `scale` [nodes, 1] at both ends."""
+    ends = edges.append_spare(scale).index_select(0, edges.dst)
+    factors = (edges.of_sources(scale) * ends).view(-1)
+    return factors if weight is None else weight * factors
