@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ... import torch as _ops
-from .._call import is_tracing
+from .._call import HALVES, is_tracing
 from .._host import without_subclass
 from .._phase import tracks_derivatives
 from ._edges.edge_index import EdgeIndex, check_device, is_sparse
@@ -74,6 +74,8 @@ class Aggregating(Messages):
                 f"{label}: expected {edges.given} weights, one for each edge, "
                 f"got shape {tuple(given.shape)}"
             )
+        if given.dtype in HALVES or (like.dtype in HALVES and given.dtype == torch.float32):
+            return given.view(-1)
         if given.dtype != like.dtype and given.is_floating_point():
             raise TypeError(f"{label}: expected {like.dtype} like x, got {given.dtype}")
         return given.to(like.dtype).view(-1)
