@@ -138,19 +138,6 @@ def test_small_graphs_are_not_packed_and_large_ones_are(name, monkeypatch):
     assert made
 
 
-<<<<<<< HEAD
-=======
-@pytest.mark.parametrize("name", [*GRAPH_LAYERS, *AGGREGATING])
-def test_types_are_refused_at_any_size(name, route):
-    for packed in (False, True):
-        route(packed)
-        call, module = call_of(name)
-        module.bfloat16()
-        with pytest.raises(TypeError, match=r"expected float32 or float64, got torch\.bfloat16"):
-            call(features().bfloat16(), GIVEN)
-
-
->>>>>>> e8cfb46 (torch: add GCNConv, SAGEConv, GraphConv and GINConv)
 def laid_out(name, dim, package, src):
     if name == "softmax":
         return package.softmax(src, GROUPS, None, NODES, dim)
