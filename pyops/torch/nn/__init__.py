@@ -22,6 +22,7 @@ import sys as _sys
 import typing as _typing
 
 from . import _missing
+from ._convert import convert as convert
 from ._functions import scatter as scatter
 from ._functions import segment as segment
 from ._functions import softmax as softmax

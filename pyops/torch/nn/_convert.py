@@ -1,0 +1,190 @@
+"""Replacement of the layers of PyTorch Geometric in a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ._messages import PARTS, REDUCTIONS, Messages
+from ._missing import REPLACEMENTS
+from .gat_conv import GATConv
+from .gatv2_conv import GATv2Conv
+from .gcn_conv import GCNConv
+from .gin_conv import GINConv
+from .graph_conv import GraphConv
+from .nn_conv import NNConv
+from .sage_conv import SAGEConv
+from .transformer_conv import TransformerConv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LAYERS: tuple[type[Messages], ...] = (
+    GATConv,
+    GATv2Conv,
+    TransformerConv,
+    NNConv,
+    GCNConv,
+    SAGEConv,
+    GraphConv,
+    GINConv,
+)
+"""Layers whose originals have the same name in `torch_geometric.nn`."""
+_CALLS = "forward", "edge_updater", "explain_message", *PARTS
+
+
+@dataclass(frozen=True, repr=False)
+class Conversion:
+    """Report of `convert`: layers of PyTorch Geometric by their names in the model."""
+
+    swapped: Mapping[str, str]
+    """Class of each layer that was swapped."""
+    left: Mapping[str, str]
+    """Reason for each layer that was not."""
+
+    def __repr__(self) -> str:
+        lines = []
+        for what, found in (("swapped", self.swapped), ("left", self.left)):
+            count = len(found)
+            lines.append(f"{count} {'layer' if count == 1 else 'layers'} {what}")
+            lines += [f"  {name}: {text}" for name, text in found.items()]
+        return "\n".join(lines)
+
+
+def convert(model: torch.nn.Module) -> Conversion:
+    """Swap the layers of PyTorch Geometric in a model for those of this package, in place.
+
+    Parameters, buffers, inner modules, hooks and training mode are the same objects before and
+    after, so that an optimizer goes on; a module that is shared remains so. Results are equal up to
+    rounding. Subclasses of layers remain as they are, as they may form messages of their own.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A module that contains layers of `torch_geometric.nn`, at any depth.
+
+    Returns
+    -------
+    Conversion
+        With the names and classes of the layers that were `swapped`, and the reasons for the
+        message-passing layers that were `left`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the model is no module, or is itself a layer, which nothing contains.
+
+    Examples
+    --------
+    >>> from torch_geometric.nn import GAT
+    >>> from pyops.torch.nn import convert
+    >>> convert(GAT(8, 16, num_layers=2, heads=2))
+    2 layers swapped
+      convs.0: GATConv
+      convs.1: GATConv
+    0 layers left
+    """
+    caller = "pyops.torch.nn.convert"
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"{caller}: model: expected a torch.nn.Module, got {type(model).__name__}")
+    swapped: dict[str, str] = {}
+    left: dict[str, str] = {}
+    try:
+        import torch_geometric.nn as originals
+    except ImportError:  # so that the model has no layer of it
+        return Conversion(swapped, left)
+    kinds = {getattr(originals, kind.__name__): kind for kind in LAYERS}
+    if type(model) in kinds:
+        raise ValueError(
+            f"{caller}: model: expected a module that contains layers, got a layer: use "
+            f"pyops.torch.nn.{type(model).__name__}, which loads its state_dict"
+        )
+    made: dict[torch.nn.Module, torch.nn.Module | str] = {}
+    for parent, place, name in _places(model, "", set()):
+        layer = parent._modules[place]
+        if not isinstance(layer, originals.MessagePassing):
+            continue
+        if layer not in made:
+            made[layer] = _refusal(layer, kinds) or _swapped(layer, kinds[type(layer)])
+        found = made[layer]
+        if isinstance(found, str):
+            left[name] = found
+        else:
+            parent._modules[place] = found
+            swapped[name] = type(found).__name__
+    return Conversion(swapped, left)
+
+
+def _places(
+    module: torch.nn.Module, prefix: str, visited: set[torch.nn.Module]
+) -> Iterator[tuple[torch.nn.Module, str, str]]:
+    """Yield each parent, the key of a child and the child's name; the caller may replace it."""
+    visited.add(module)
+    if isinstance(module, torch.jit.ScriptModule):
+        return
+    for place in [*module._modules]:
+        yield module, place, prefix + place
+        child = module._modules[place]
+        if child is not None and child not in visited:
+            yield from _places(child, f"{prefix}{place}.", visited)
+
+
+def _refusal(layer: Any, kinds: Mapping[type, type[Messages]]) -> str | None:
+    """Return why a message-passing layer cannot be swapped, None if it can."""
+    name = type(layer).__name__
+    if type(layer) not in kinds:
+        of = next((kind.__name__ for kind in kinds if isinstance(layer, kind)), None)
+        if of is not None:
+            return f"{name}: a subclass of {of}"
+        text = f"{name}: pyops.torch.nn has none"
+        return f"{text}; use {REPLACEMENTS[name]}" if name in REPLACEMENTS else text
+    replaced = next((call for call in _CALLS if call in vars(layer)), None)
+    if replaced is not None:
+        return f"{name}: its {replaced} was replaced"
+    for part in PARTS:
+        for when in "pre_hooks", "hooks":
+            if getattr(layer, f"_{part}_forward_{when}", None):
+                return f"{name}: it has hooks on {part}"
+    if layer._explain:
+        return f"{name}: an explainer uses it"
+    if layer.node_dim not in (-2, 0):
+        return f"{name}: node_dim: expected -2, got {layer.node_dim}"
+    if layer.decomposed_layers != 1:
+        return f"{name}: decomposed_layers: expected 1, got {layer.decomposed_layers}"
+    if _is_native(layer.aggr) and not _is_plain_reduction(layer):
+        return f"{name}: aggr_module: expected the reduction {layer.aggr}, got {layer.aggr_module}"
+    return None
+
+
+def _is_native(aggr: object) -> bool:
+    return isinstance(aggr, str) and aggr in REDUCTIONS
+
+
+def _is_plain_reduction(layer: Any) -> bool:
+    """Return whether the module that reduces messages is the one for the layer's `aggr`."""
+    kind = "Sum" if layer.aggr == "add" else layer.aggr.capitalize()
+    found = layer.aggr_module
+    hooks = found._forward_hooks or found._forward_pre_hooks
+    return type(found).__name__ == f"{kind}Aggregation" and not hooks
+
+
+def _swapped(layer: Any, kind: type[Messages]) -> Messages:
+    """Return a layer of this package that shares the state of an original.
+
+    It is not constructed, as that would initialize parameters.
+    """
+    from torch_geometric.nn import MessagePassing
+
+    own = vars(MessagePassing()).keys() - vars(torch.nn.Module()).keys()
+    state = {name: value for name, value in vars(layer).items() if name not in own}
+    for name in "_parameters", "_buffers", "_modules":
+        state[name] = state[name].copy()
+    new = kind.__new__(kind)
+    new.__dict__ = {**state, "_label": f"pyops.torch.nn.{kind.__name__}"}
+    new.aggr, new.flow = layer.aggr, layer.flow
+    if _is_native(layer.aggr):
+        del new._modules["aggr_module"]
+        new.aggr_module = None
+    return new
