@@ -13,7 +13,7 @@ from .._host import without_subclass
 from .._phase import tracks_derivatives
 from ._edges.edge_index import EdgeIndex, check_device, is_sparse
 from ._messages import EXTREMES, Messages, Size
-from ._reductions import SUMS
+from ._reductions import SUMS, reduced_by_torch
 
 if TYPE_CHECKING:
     from ._edges.layer_edges import Edges
@@ -101,8 +101,10 @@ class Aggregating(Messages):
         messages = edges.of_sources(x)
         if weight is not None:
             messages = messages * weight.unsqueeze(1)
-        out = self._gathered(messages, edges.dst, edges.num_dst + edges.spare)
-        return out / edges.degrees(out).unsqueeze(1) if self.aggr == "mean" else out
+        if edges.graph is None and isinstance(self.aggr, str) and self.aggr_module is None:
+            dst = edges.dst.long()
+            return reduced_by_torch(self._label, messages, dst, 0, edges.num_dst, self.aggr)
+        return self._gathered(messages, edges.dst, edges.num_dst + edges.spare)
 
     def _fused(self, x: Tensor, weight: Tensor | None) -> Reduce | None:
         """Return the reduction of the operator, None if messages are materialized.
