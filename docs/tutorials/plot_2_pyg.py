@@ -3,9 +3,9 @@ Your PyTorch Geometric model, faster by one import
 ==================================================
 
 :mod:`pyops.torch.nn` has the layers ``GATConv``, ``GATv2Conv``, ``TransformerConv``, ``NNConv``,
-``GCNConv``, ``SAGEConv``, ``GraphConv`` and ``GINConv`` of PyTorch Geometric: same constructor,
-same parameters, same results. This page changes the import under a model in the middle of its
-training, and measures time and memory before and after.
+``GCNConv``, ``SAGEConv``, ``GraphConv``, ``GINConv`` and ``RGCNConv`` of PyTorch Geometric: same
+constructor, same parameters, same results. This page changes the import under a model in the middle
+of its training, and measures time and memory before and after.
 
 .. code-block:: console
 

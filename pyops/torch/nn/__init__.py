@@ -43,6 +43,7 @@ from .nn_conv import NNConv as NNConv
 from .output_pp_block import OutputPPBlock as OutputPPBlock
 from .replicated import Replicated as Replicated
 from .residual_layer import ResidualLayer as ResidualLayer
+from .rgcn_conv import RGCNConv as RGCNConv
 from .sage_conv import SAGEConv as SAGEConv
 from .sinusoidal_embedding import SinusoidalEmbedding as SinusoidalEmbedding
 from .spherical_basis_layer import SphericalBasisLayer as SphericalBasisLayer

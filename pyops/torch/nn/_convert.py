@@ -15,6 +15,7 @@ from .gcn_conv import GCNConv
 from .gin_conv import GINConv
 from .graph_conv import GraphConv
 from .nn_conv import NNConv
+from .rgcn_conv import RGCNConv
 from .sage_conv import SAGEConv
 from .transformer_conv import TransformerConv
 
@@ -30,6 +31,7 @@ LAYERS: tuple[type[Messages], ...] = (
     SAGEConv,
     GraphConv,
     GINConv,
+    RGCNConv,
 )
 """Layers whose originals have the same name in `torch_geometric.nn`."""
 _CALLS = "forward", "edge_updater", "explain_message", *PARTS

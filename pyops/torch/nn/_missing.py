@@ -15,7 +15,7 @@ REPLACEMENTS = {
     "LGConv": "pyops.torch.degree_normalised(graph, x) on a graph with edges in both directions",
     "SGConv": "pyops.torch.degree_normalised(graph, x) on a graph with edges in both directions "
     "and self loops, once for each hop, and a torch Linear",
-    "RGCNConv": "pyops.torch.hetero_basis, with types of edges as edge ids, and a torch Linear",
+    "FastRGCNConv": "RGCNConv of this package, which has the same parameters and results",
     "EdgeConv": "a network of pyops.torch.edge_update(graph, x, x), then "
     'pyops.torch.aggregate(graph, edge=..., reduce="max")',
     "ECConv": "NNConv of this package, which is the same layer",

@@ -466,9 +466,10 @@ OF_WEIGHTS = {
     "GCNConv": lambda **k: nn.GCNConv(4, 3, add_self_loops=False, **k),
     "SAGEConv": lambda **k: nn.SAGEConv(4, 3, project=True, **k),
     "GraphConv": lambda **k: nn.GraphConv(4, 3, **k),
+    "RGCNConv": lambda **k: nn.RGCNConv(4, 3, 2, **k),
     "GINConv": lambda **k: nn.GINConv(network(4, 5, 3), train_eps=True, **k),
 }
-"""Layers without features of edges; some have weights."""
+"""Layers without features of edges; some have weights or relations."""
 
 
 def network(*widths):
@@ -489,7 +490,8 @@ def layers(comm):
         leaves = [torch.tensor(a, requires_grad=True) for a in some]
         parameters = [*layer.parameters()]
         if type(layer).__name__ in OF_WEIGHTS:
-            more = [leaves[1][:, 0].exp()] if getattr(layer, "_weighted", False) else []
+            more = [leaves[1][:, 0].exp()] if layer._weighted else []
+            more = [(leaves[1][:, 0] > 0).long()] if isinstance(layer, nn.RGCNConv) else more
             y = layer(leaves[0], graph, *more) + 0 * leaves[1].sum()
         else:
             y = layer(leaves[0], graph, leaves[1])

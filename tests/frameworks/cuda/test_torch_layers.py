@@ -149,6 +149,18 @@ LAYERS = {
     "SAGEConv of a maximum": layer("SAGEConv", 4, 3, aggr="max"),
     "SAGEConv of csr": layer("SAGEConv", 4, 3, form="csr"),
     "GraphConv": layer("GraphConv", 4, 3),
+    "RGCNConv": lambda: (
+        made("RGCNConv", 4, 3, 2),
+        lambda layer, x, index, types: layer(x, index, types),
+        [X],
+        [edges(), edges()[0] % 2],
+    ),
+    "RGCNConv of rows": lambda: (
+        made("RGCNConv", NODES, 3, 2),
+        lambda layer, x, index, types: layer(None, index, types) * x.sum(),
+        [X],
+        [edges(), edges()[0] % 2],
+    ),
     "GINConv": lambda: (
         made("GINConv", torch.nn.Linear(4, 3), train_eps=True),
         lambda layer, x, index: layer(x, index),
@@ -239,6 +251,7 @@ BY_HOST = "DimeNetPlusPlus", "NeighborSearch", "GNOBlock"
 BY_TORCH = (
     "GATConv of a maximum",
     "SAGEConv of a maximum",
+    "RGCNConv of rows",
     "scatter of narrow rows",
     "SinusoidalEmbedding",
     "LinearChannelMLP",

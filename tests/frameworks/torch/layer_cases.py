@@ -38,6 +38,10 @@ def with_weights(sizes):
     return *on_nodes(sizes), draw(sizes[2])
 
 
+def with_types(sizes):
+    return *on_nodes(sizes), torch.arange(sizes[2]) % 3
+
+
 def on_both(sizes):
     return (draw(sizes[0], 4), draw(sizes[1], 4)), edges(sizes)
 
@@ -162,6 +166,12 @@ CASES = {
     "SAGEConv offsets": (lambda: module(nn.SAGEConv((4, 4), 3, project=True)), by_offsets),
     "GraphConv": (lambda: module(nn.GraphConv(4, 3)), with_weights),
     "GINConv": (lambda: module(nn.GINConv(network(4, 3), train_eps=True)), on_nodes),
+    "RGCNConv": (lambda: module(nn.RGCNConv(4, 3, 3, num_bases=2)), with_types),
+    "RGCNConv blocks": (lambda: module(nn.RGCNConv(4, 2, 3, num_blocks=2, aggr="max")), with_types),
+    "RGCNConv rows": (
+        lambda: Call(nn.RGCNConv(9, 3, 3), lambda f, x, i, t: f(torch.arange(x.shape[0]), i, t)),
+        with_types,
+    ),
     "softmax": (lambda: function(nn.softmax), lambda sizes: groups(sizes, 2)),
     "softmax wide": (lambda: function(nn.softmax), lambda sizes: groups(sizes, 8)),
     "softmax offsets": (

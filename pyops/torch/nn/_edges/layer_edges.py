@@ -218,6 +218,29 @@ def per_edge_graph(edges: Edges, num_src: int) -> _graph.Graph | TracedGraph:
     return cached([index], ("per edge", edges.into, num_src), pack)
 
 
+def by_relation(edges: Edges, types: Tensor, relations: int, num_src: int) -> Edges:
+    """Return edges with a destination for each node and relation, relations of a node in sequence.
+
+    `num_src` is the number of rows of `Edges.sources`.
+    """
+    places = edges.dst.long() * relations + types
+    rows = edges.num_dst * relations
+    graph: _graph.Graph | TracedGraph | None = None
+    if isinstance(edges.graph, TracedGraph):
+        graph = TracedGraph(edges.src, places, num_src, rows)
+    elif edges.graph is not None:
+        index, owners = on_host(edges.index), on_host(types)
+
+        def pack() -> _graph.Graph:
+            src, dst = index[1 - edges.into].numpy(), index[edges.into].numpy()
+            places = dst.astype(np.int64) * relations + owners.numpy()
+            return _graph._restore(src, places, None, num_src, rows, len(places))
+
+        what = "relations", edges.into, relations, num_src, edges.num_dst
+        graph = cached([index, owners], what, pack)
+    return Edges(torch.stack([edges.src.long(), places]), graph, rows, 1, edges.given)
+
+
 def edges_of(
     caller: str,
     edge_index: EdgeIndex,

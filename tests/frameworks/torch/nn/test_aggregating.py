@@ -1,4 +1,4 @@
-"""GCNConv, SAGEConv, GraphConv and GINConv against those of PyTorch Geometric."""
+"""GCNConv, SAGEConv, GraphConv, GINConv and RGCNConv against those of PyTorch Geometric."""
 
 import copy
 import pickle
@@ -10,6 +10,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 
 import pyops  # noqa: E402
 from pyops.torch import nn  # noqa: E402
+from pyops.torch.nn import rgcn_conv  # noqa: E402
 from pyops.torch.nn._edges import routes  # noqa: E402
 
 from .comparison import check_alike, check_same, distances, results  # noqa: E402
@@ -338,3 +339,113 @@ def test_aggregation_over_a_sequence():
     index = edges()
     index = index[:, index[1].argsort(stable=True)]
     check_same(original, drop_in, [draw(NODES, 5), index], order=1, single=False)
+
+
+RELATIONS = 4
+RELATIONAL = [
+    {},
+    {"num_bases": 2},
+    {"num_blocks": 2},
+    {"aggr": "add", "num_blocks": 2},
+    {"aggr": "max", "num_bases": 2},
+    {"aggr": "std"},
+    {"root_weight": False, "bias": False},
+    {"flow": "target_to_source", "is_sorted": True},
+]
+
+
+def relations():
+    """Return a relation for each edge; one relation has no edges."""
+    return torch.randint(RELATIONS - 1, (EDGES,))
+
+
+def relational(channels=6, **options):
+    made = []
+    for package in (pyg, nn):
+        torch.manual_seed(1)
+        made.append(package.RGCNConv(channels, 4, RELATIONS, **options))
+    return made
+
+
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("given", RELATIONAL, ids=str)
+def test_relations(given, large, monkeypatch):
+    """Features and rows of the matrices, with the sums of all relations at once or one by one."""
+    if large:
+        monkeypatch.setattr(rgcn_conv, "_LARGE", -1)
+    original, drop_in = relational(**given)
+    check_alike(original, drop_in)
+    check_same(original, drop_in, [draw(NODES, 6), edges(), relations()])
+    if "num_blocks" in given:
+        with pytest.raises(ValueError, match="x: expected features where num_blocks is given"):
+            drop_in(torch.arange(NODES), edges(), relations())
+        return
+    original, drop_in = relational(NODES, **given)
+    for x in None, torch.arange(NODES).flip(0), (None, torch.arange(NODES)):
+        check_same(original, drop_in, [x, edges(), relations()], single=False)
+
+
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize("large", [False, True])
+def test_relations_of_two_kinds_of_nodes(large, monkeypatch):
+    if large:
+        monkeypatch.setattr(rgcn_conv, "_LARGE", -1)
+    for count in (EDGES, 0):
+        arguments = [(draw(20, 6), draw(30, 5)), edges(20, 30, count), relations()[:count]]
+        check_same(*relational((6, 5)), arguments, single=False)
+
+
+def test_relations_compiled():
+    torch._dynamo.reset()
+    _, layer = relational()
+    arguments = [draw(NODES, 6), edges(), relations()]
+    truth = results(layer, arguments, torch.float64, order=1)
+    compiled = torch.compile(layer.double(), fullgraph=True, backend="aot_eager")
+    found = results(lambda *a: compiled(*a), arguments, torch.float64, order=1, module=layer)
+    assert distances(found, truth)[0] < 1e-12
+
+
+@pytest.mark.usefixtures("_route")
+def test_relations_that_change_are_seen():
+    _, layer = relational()
+    x, index, types = draw(NODES, 6).float(), edges(), relations()
+    first = layer(x, index, types)
+    types[:] = types.flip(0)
+    second = layer(x, index, types)
+    assert not torch.equal(first, second)
+    torch.testing.assert_close(second, layer(x, index.clone(), types.clone()))
+
+
+@pytest.mark.parametrize(
+    ("x", "types", "kind", "message"),
+    [
+        (torch.zeros(NODES, 6), None, ValueError, "edge_type: expected the relation of each edge"),
+        (torch.zeros(NODES, 6), torch.zeros(5).long(), ValueError, "edge_type: expected 120 rela"),
+        (torch.zeros(NODES, 6), torch.zeros(EDGES), TypeError, "edge_type: expected int32 or"),
+        (
+            torch.zeros(NODES, 6),
+            torch.full((EDGES,), RELATIONS),
+            IndexError,
+            "edge_type: expected relations from 0 to 3, got 4",
+        ),
+        (torch.zeros(NODES, 5), relations(), ValueError, r"x: expected 6 columns, got shape \(30"),
+        (torch.zeros(NODES, 2).long(), relations(), ValueError, "x: expected one dimension"),
+    ],
+)
+def test_refused_relations(x, types, kind, message):
+    _, layer = relational()
+    with pytest.raises(kind, match=f"RGCNConv: {message}"):
+        layer(x, edges(), types)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_bases": 2, "num_blocks": 2}, "num_blocks: expected None where num_bases is given"),
+        ({"num_blocks": 4}, "num_blocks: expected a divisor of in_channels=6"),
+    ],
+)
+def test_refused_decompositions(options, message):
+    with pytest.raises(ValueError, match=f"RGCNConv: {message}"):
+        nn.RGCNConv(6, 4, 3, **options)

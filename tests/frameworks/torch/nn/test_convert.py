@@ -54,6 +54,8 @@ LAYERS = {
         [],
     ),
     "GraphConv": (lambda: pyg.GraphConv(8, 4, aggr="max"), [WEIGHTS]),
+    "RGCNConv": (lambda: pyg.RGCNConv(8, 4, 3), [INDEX[0] % 3]),
+    "RGCNConv bases": (lambda: pyg.RGCNConv(8, 4, 3, num_bases=2, aggr="max"), [INDEX[0] % 3]),
     "GINConv": (lambda: pyg.GINConv(mlp(8, 4), train_eps=True), []),
     "GINConv buffer": (lambda: pyg.GINConv(mlp(8, 4), eps=0.4), []),
 }
@@ -129,7 +131,7 @@ def test_layers(name, training):
 
 
 def arguments(name):
-    networks = {"NNConv": (8, 4, mlp(3, 32)), "GINConv": (mlp(8, 4),)}
+    networks = {"NNConv": (8, 4, mlp(3, 32)), "GINConv": (mlp(8, 4),), "RGCNConv": (8, 4, 3)}
     return networks.get(name.split()[0], (8, 4))
 
 

@@ -41,7 +41,10 @@ def layer(name, aggr):
         pytest.importorskip("torch_geometric")
     torch.manual_seed(0)
     arguments = {"NNConv": (4, 3, torch.nn.Linear(8, 12)), "GINConv": (torch.nn.Linear(4, 3),)}
+    arguments["RGCNConv"] = 4, 3, 2
     made = getattr(nn, name)(*arguments.get(name, (4, 3)), aggr=aggr).double()
+    if name == "RGCNConv":
+        return lambda x, index: made(x[:NODES, :4], index, index[0] % 2)
     features = {"NNConv": (FEATURES,), "GraphConv": (FEATURES[:, 0],)}.get(name, ())
     return lambda x, index: made(x[:NODES, :4], index, *features)
 
@@ -50,6 +53,9 @@ LAYERS = {
     f"{name} {aggr}": lambda x, index, name=name, aggr=aggr: layer(name, aggr)(x, index)
     for name in (*ATTENTION, "NNConv", "GCNConv", "SAGEConv", "GraphConv", "GINConv")
     for aggr in AGGREGATIONS
+} | {
+    f"RGCNConv {aggr}": lambda x, index, aggr=aggr: layer("RGCNConv", aggr)(x, index)
+    for aggr in ("add", "mean", "max")
 }
 CALLS = FUNCTIONS | BY_OFFSETS | LAYERS
 

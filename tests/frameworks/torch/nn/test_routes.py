@@ -28,7 +28,7 @@ FUNCTIONS = {
 }
 AGGREGATING = "GCNConv", "SAGEConv", "GraphConv", "GINConv"
 NAMES = [*FUNCTIONS, *GRAPH_LAYERS, "NNConv", "GATConv mean", "NNConv mean", "GATConv edges"]
-NAMES += [*AGGREGATING, "GCNConv mean", "GraphConv weights"]
+NAMES += [*AGGREGATING, "GCNConv mean", "GraphConv weights", "RGCNConv"]
 
 
 @pytest.fixture
@@ -49,12 +49,14 @@ def call_of(name):
     kind, _, what = name.partition(" ")
     options = {"aggr": "mean"} if what == "mean" else {"edge_dim": 9} if what == "edges" else {}
     arguments = (9, 4) if kind in AGGREGATING else (9, 4, 2)
-    networks = {"NNConv": (9, 4, torch.nn.Linear(9, 36)), "GINConv": (torch.nn.Linear(9, 4),)}
-    arguments = networks.get(kind, arguments)
+    others = {"NNConv": (9, 4, torch.nn.Linear(9, 36)), "GINConv": (torch.nn.Linear(9, 4),)}
+    arguments = (others | {"RGCNConv": (9, 4, 3)}).get(kind, arguments)
     torch.manual_seed(0)
     module = getattr(nn, kind)(*arguments, **options).double()
     if kind == "NNConv" or what == "edges":
         return lambda x, given: module(x[:NODES], given[2], x), module
+    if kind == "RGCNConv":
+        return lambda x, given: module(x[:NODES], given[2], torch.arange(EDGES) % 3), module
     if what == "weights":
         return lambda x, given: module(x[:NODES], given[2], x[:, 0]), module
     return lambda x, given: module(x[:NODES], given[2]), module

@@ -32,6 +32,8 @@ def layer(name, **options):
     torch.manual_seed(0)
     if name == "GINConv":
         return nn.GINConv(torch.nn.Linear(4, 3), **options).double()
+    if name == "RGCNConv":
+        return nn.RGCNConv(4, 3, 3, **options).double()
     if name in AGGREGATING:
         return getattr(nn, name)(4, 3, **options).double()
     if name == "NNConv":
@@ -39,21 +41,27 @@ def layer(name, **options):
     return getattr(nn, name)(4, 3, 2, edge_dim=3, **options).double()
 
 
-class Plainly(torch.nn.Module):
-    """Module that calls a layer without features of edges, or with one as weights."""
+def relations(feature):
+    return (3 * feature).long()
 
-    def __init__(self, name, weighted=False, **options):
+
+class Plainly(torch.nn.Module):
+    """Module that calls a layer with weights or relations of edges, if given how to make these."""
+
+    def __init__(self, name, of_edges=None, **options):
         super().__init__()
-        self.layer, self.weighted = layer(name, **options), weighted
+        self.layer, self.of_edges = layer(name, **options), of_edges
 
     def forward(self, x, index, features):
-        return self.layer(x, index, *([features[:, 0]] if self.weighted else []))
+        return self.layer(x, index, *([self.of_edges(features[:, 0])] if self.of_edges else []))
 
 
 CASES = {
     **{name: Plainly(name) for name in AGGREGATING},
-    "GCNConv, weights": Plainly("GCNConv", weighted=True),
-    "GraphConv of a maximum": Plainly("GraphConv", weighted=True, aggr="max"),
+    "GCNConv, weights": Plainly("GCNConv", torch.exp),
+    "GraphConv of a maximum": Plainly("GraphConv", torch.exp, aggr="max"),
+    "RGCNConv": Plainly("RGCNConv", relations),
+    "RGCNConv of a maximum": Plainly("RGCNConv", relations, aggr="max"),
     **{name: layer(name) for name in ("GATConv", "GATv2Conv", "TransformerConv", "NNConv")},
     "GATConv of a maximum": layer("GATConv", aggr="max"),
     "NNConv of a mean": layer("NNConv", aggr="mean"),

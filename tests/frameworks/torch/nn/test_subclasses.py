@@ -117,6 +117,14 @@ CALLS = {
     **{name: (of_edges(name), [INDEX]) for name in ("GATConv", "GATv2Conv", "TransformerConv")},
     **{name: (of_edges(name), [INDEX]) for name in ("GCNConv", "SAGEConv", "GraphConv")},
     "GINConv": (isomorphism, [INDEX]),
+    "RGCNConv": (
+        lambda x, index: layer("RGCNConv", 4, 3, 3)(x[:NODES, :4], index, torch.arange(EDGES) % 3),
+        [INDEX],
+    ),
+    "RGCNConv, relations": (
+        lambda x, types: layer("RGCNConv", 4, 3, 6)(x[:NODES, :4], INDEX, types),
+        [INDEX[0]],
+    ),
     "GATConv, no loops": (of_edges("GATConv", add_self_loops=False), [INDEX]),
     "TransformerConv of a maximum": (of_edges("TransformerConv", aggr="max"), [INDEX]),
     "offsets and sources": (
