@@ -27,6 +27,7 @@ from ._functions import scatter as scatter
 from ._functions import segment as segment
 from ._functions import softmax as softmax
 from .bessel_basis_layer import BesselBasisLayer as BesselBasisLayer
+from .cf_conv import CFConv as CFConv
 from .dimenet_plus_plus import DimeNetPlusPlus as DimeNetPlusPlus
 from .embedding_block import EmbeddingBlock as EmbeddingBlock
 from .gat_conv import GATConv as GATConv

@@ -9,6 +9,7 @@ import torch
 
 from ._messages import PARTS, REDUCTIONS, Messages
 from ._missing import REPLACEMENTS
+from .cf_conv import CFConv
 from .gat_conv import GATConv
 from .gatv2_conv import GATv2Conv
 from .gcn_conv import GCNConv
@@ -32,8 +33,9 @@ LAYERS: tuple[type[Messages], ...] = (
     GraphConv,
     GINConv,
     RGCNConv,
+    CFConv,
 )
-"""Layers whose originals have the same name in `torch_geometric.nn`."""
+"""Layers whose originals have the same name in `torch_geometric.nn` or the module of SchNet."""
 _CALLS = "forward", "edge_updater", "explain_message", *PARTS
 
 
@@ -95,9 +97,12 @@ def convert(model: torch.nn.Module) -> Conversion:
     left: dict[str, str] = {}
     try:
         import torch_geometric.nn as originals
+        from torch_geometric.nn.models import schnet
     except ImportError:  # so that the model has no layer of it
         return Conversion(swapped, left)
-    kinds = {getattr(originals, kind.__name__): kind for kind in LAYERS}
+    kinds = {
+        getattr(schnet if kind is CFConv else originals, kind.__name__): kind for kind in LAYERS
+    }
     if type(model) in kinds:
         raise ValueError(
             f"{caller}: model: expected a module that contains layers, got a layer: use "

@@ -19,6 +19,7 @@ REPLACEMENTS = {
     "EdgeConv": "a network of pyops.torch.edge_update(graph, x, x), then "
     'pyops.torch.aggregate(graph, edge=..., reduce="max")',
     "ECConv": "NNConv of this package, which is the same layer",
+    "SchNet": "SchNet of torch_geometric.nn, whose CFConv pyops.torch.nn.convert swaps",
     "DimeNet": "DimeNetPlusPlus of this package",
     "MessagePassing": "the operators of pyops.torch: layers of this package form no messages",
     "global_add_pool": _READOUT.format("sum"),

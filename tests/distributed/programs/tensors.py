@@ -466,6 +466,7 @@ OF_WEIGHTS = {
     "GCNConv": lambda **k: nn.GCNConv(4, 3, add_self_loops=False, **k),
     "SAGEConv": lambda **k: nn.SAGEConv(4, 3, project=True, **k),
     "GraphConv": lambda **k: nn.GraphConv(4, 3, **k),
+    "CFConv": lambda **_: nn.CFConv(4, 3, 5, network(2, 4, 5), 2.0),
     "RGCNConv": lambda **k: nn.RGCNConv(4, 3, 2, **k),
     "GINConv": lambda **k: nn.GINConv(network(4, 5, 3), train_eps=True, **k),
 }
@@ -489,7 +490,9 @@ def layers(comm):
         """Return y, gradients by the features, sums over ranks, and second derivatives."""
         leaves = [torch.tensor(a, requires_grad=True) for a in some]
         parameters = [*layer.parameters()]
-        if type(layer).__name__ in OF_WEIGHTS:
+        if isinstance(layer, nn.CFConv):
+            y = layer(leaves[0], graph, leaves[1][:, 0], leaves[1])
+        elif type(layer).__name__ in OF_WEIGHTS:
             more = [leaves[1][:, 0].exp()] if layer._weighted else []
             more = [(leaves[1][:, 0] > 0).long()] if isinstance(layer, nn.RGCNConv) else more
             y = layer(leaves[0], graph, *more) + 0 * leaves[1].sum()

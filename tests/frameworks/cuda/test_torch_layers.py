@@ -149,6 +149,12 @@ LAYERS = {
     "SAGEConv of a maximum": layer("SAGEConv", 4, 3, aggr="max"),
     "SAGEConv of csr": layer("SAGEConv", 4, 3, form="csr"),
     "GraphConv": layer("GraphConv", 4, 3),
+    "CFConv": lambda: (
+        made("CFConv", 4, 3, 8, network, 2.0),
+        lambda layer, x, lengths, features, index: layer(x, index, lengths, features),
+        [X, rows(EDGES).abs(), FEATURES],
+        [edges()],
+    ),
     "RGCNConv": lambda: (
         made("RGCNConv", 4, 3, 2),
         lambda layer, x, index, types: layer(x, index, types),

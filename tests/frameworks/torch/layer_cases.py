@@ -42,6 +42,10 @@ def with_types(sizes):
     return *on_nodes(sizes), torch.arange(sizes[2]) % 3
 
 
+def with_lengths(sizes):
+    return *with_weights(sizes), draw(sizes[2], 3)
+
+
 def on_both(sizes):
     return (draw(sizes[0], 4), draw(sizes[1], 4)), edges(sizes)
 
@@ -172,6 +176,7 @@ CASES = {
         lambda: Call(nn.RGCNConv(9, 3, 3), lambda f, x, i, t: f(torch.arange(x.shape[0]), i, t)),
         with_types,
     ),
+    "CFConv": (lambda: module(nn.CFConv(4, 3, 5, network(3, 5), 2.0)), with_lengths),
     "softmax": (lambda: function(nn.softmax), lambda sizes: groups(sizes, 2)),
     "softmax wide": (lambda: function(nn.softmax), lambda sizes: groups(sizes, 8)),
     "softmax offsets": (

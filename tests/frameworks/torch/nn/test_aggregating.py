@@ -1,4 +1,4 @@
-"""GCNConv, SAGEConv, GraphConv, GINConv and RGCNConv against those of PyTorch Geometric."""
+"""GCNConv, SAGEConv, GraphConv, GINConv, RGCNConv and CFConv against those of PyTorch Geometric."""
 
 import copy
 import pickle
@@ -7,6 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.nn")
+
+from torch_geometric.nn.models import schnet  # noqa: E402
 
 import pyops  # noqa: E402
 from pyops.torch import nn  # noqa: E402
@@ -449,3 +451,35 @@ def test_refused_relations(x, types, kind, message):
 def test_refused_decompositions(options, message):
     with pytest.raises(ValueError, match=f"RGCNConv: {message}"):
         nn.RGCNConv(6, 4, 3, **options)
+
+
+def continuous():
+    made = []
+    for package in (schnet, nn):
+        torch.manual_seed(1)
+        made.append(package.CFConv(5, 4, 6, network(3)[:2], 2.5))
+    return made
+
+
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize(("nodes", "count"), [(NODES, EDGES), (NODES, 0), (0, 0)])
+def test_continuous_filters(nodes, count):
+    original, drop_in = continuous()
+    check_alike(original, drop_in)
+    arguments = [draw(nodes, 5), edges(nodes, nodes, count), weights(count), draw(count, 3)]
+    check_same(original, drop_in, arguments, single=count > 0)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "features", "kind", "message"),
+    [
+        (weights(5), draw(EDGES, 3), ValueError, "edge_weight: expected 120 lengths.*, got 5"),
+        (None, draw(EDGES, 3), TypeError, "edge_weight: expected a torch.Tensor, got NoneType"),
+        (weights(), None, ValueError, "edge_attr: expected features of the edges, got None"),
+        (weights(), draw(5, 3), ValueError, "edge_attr: expected 120 rows"),
+    ],
+)
+def test_refused_features(lengths, features, kind, message):
+    _, layer = continuous()
+    with pytest.raises(kind, match=f"CFConv: {message}"):
+        layer.double()(draw(NODES, 5), edges(), lengths, features)

@@ -8,6 +8,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.nn")
 
+from torch_geometric.nn.models.schnet import CFConv  # noqa: E402
+
 from pyops.torch import nn  # noqa: E402
 from pyops.torch.nn import _convert  # noqa: E402
 from pyops.torch.nn._messages import Messages  # noqa: E402
@@ -56,6 +58,7 @@ LAYERS = {
     "GraphConv": (lambda: pyg.GraphConv(8, 4, aggr="max"), [WEIGHTS]),
     "RGCNConv": (lambda: pyg.RGCNConv(8, 4, 3), [INDEX[0] % 3]),
     "RGCNConv bases": (lambda: pyg.RGCNConv(8, 4, 3, num_bases=2, aggr="max"), [INDEX[0] % 3]),
+    "CFConv": (lambda: CFConv(8, 4, 6, mlp(3, 6), 2.0), [WEIGHTS, FEATURES]),
     "GINConv": (lambda: pyg.GINConv(mlp(8, 4), train_eps=True), []),
     "GINConv buffer": (lambda: pyg.GINConv(mlp(8, 4), eps=0.4), []),
 }
@@ -125,13 +128,15 @@ def test_layers(name, training):
     assert_equal(step(model, given), step(before, given))
     again = pickle.loads(pickle.dumps(copy.deepcopy(model)))
     assert_equal(step(again, given), step(before, given))
-    constructed = vars(type(model.layer)(*arguments(name), aggr=original.aggr)).keys()
+    options = {} if name == "CFConv" else {"aggr": original.aggr}
+    constructed = vars(type(model.layer)(*arguments(name), **options)).keys()
     own = vars(model.layer).keys() | model.layer._modules.keys() | model.layer._parameters.keys()
     assert constructed <= own
 
 
 def arguments(name):
     networks = {"NNConv": (8, 4, mlp(3, 32)), "GINConv": (mlp(8, 4),), "RGCNConv": (8, 4, 3)}
+    networks["CFConv"] = 8, 4, 6, mlp(3, 6), 2.0
     return networks.get(name.split()[0], (8, 4))
 
 
@@ -164,6 +169,16 @@ def test_models(name):
     optimizer.step()
     before[1].step()
     assert_equal(step(model, (X, INDEX)), step(before[0], (X, INDEX)))
+
+
+def test_a_model_of_molecules():
+    torch.manual_seed(0)
+    graph = lambda pos, _: (INDEX, (pos[INDEX[0]] - pos[INDEX[1]]).norm(dim=1) + 0.1)  # noqa: E731
+    model = pyg.SchNet(8, 6, 2, 5, interaction_graph=graph).double()
+    given = torch.ones(NODES).long(), X[:, :3]
+    truth = step(model, given)
+    assert [*nn.convert(model).swapped] == ["interactions.0.conv", "interactions.1.conv"]
+    assert_equal(step(model, given), truth)
 
 
 def test_edges_that_an_original_has_cached():

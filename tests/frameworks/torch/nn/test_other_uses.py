@@ -57,7 +57,7 @@ def test_other_tracers_see_a_module():
     torch.testing.assert_close(traced(x, index), net(x, index))
 
 
-@pytest.mark.parametrize("name", [*NAMES, "NNConv", "GCNConv", "GINConv", "RGCNConv"])
+@pytest.mark.parametrize("name", [*NAMES, "NNConv", "GCNConv", "GINConv", "RGCNConv", "CFConv"])
 @pytest.mark.parametrize("part", [*PARTS, "update"])
 def test_parts_cannot_be_overridden(name, part):
     def override(self, *arguments):

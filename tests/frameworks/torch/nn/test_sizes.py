@@ -32,6 +32,8 @@ def layer(name, **options):
     torch.manual_seed(0)
     if name == "GINConv":
         return nn.GINConv(torch.nn.Linear(4, 3), **options).double()
+    if name == "CFConv":
+        return nn.CFConv(4, 3, 5, torch.nn.Linear(3, 5), 2.0).double()
     if name == "RGCNConv":
         return nn.RGCNConv(4, 3, 3, **options).double()
     if name in AGGREGATING:
@@ -41,25 +43,30 @@ def layer(name, **options):
     return getattr(nn, name)(4, 3, 2, edge_dim=3, **options).double()
 
 
-def relations(feature):
-    return (3 * feature).long()
+def weights(features):
+    return (features[:, 0].exp(),)
+
+
+def relations(features):
+    return ((3 * features[:, 0]).long(),)
 
 
 class Plainly(torch.nn.Module):
-    """Module that calls a layer with weights or relations of edges, if given how to make these."""
+    """Module that calls a layer with what a function makes of the features of edges."""
 
-    def __init__(self, name, of_edges=None, **options):
+    def __init__(self, name, of_edges=lambda features: (), **options):
         super().__init__()
         self.layer, self.of_edges = layer(name, **options), of_edges
 
     def forward(self, x, index, features):
-        return self.layer(x, index, *([self.of_edges(features[:, 0])] if self.of_edges else []))
+        return self.layer(x, index, *self.of_edges(features))
 
 
 CASES = {
     **{name: Plainly(name) for name in AGGREGATING},
-    "GCNConv, weights": Plainly("GCNConv", torch.exp),
-    "GraphConv of a maximum": Plainly("GraphConv", torch.exp, aggr="max"),
+    "GCNConv, weights": Plainly("GCNConv", weights),
+    "GraphConv of a maximum": Plainly("GraphConv", weights, aggr="max"),
+    "CFConv": Plainly("CFConv", lambda features: (features[:, 0], features)),
     "RGCNConv": Plainly("RGCNConv", relations),
     "RGCNConv of a maximum": Plainly("RGCNConv", relations, aggr="max"),
     **{name: layer(name) for name in ("GATConv", "GATv2Conv", "TransformerConv", "NNConv")},

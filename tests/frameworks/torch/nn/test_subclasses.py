@@ -98,6 +98,7 @@ def integral(x, index, splits):
 
 torch.manual_seed(0)
 GIN = nn.GINConv(torch.nn.Linear(4, 3)).double().requires_grad_(False)
+CONTINUOUS = nn.CFConv(4, 3, 5, torch.nn.Linear(3, 5), 2.0).double().requires_grad_(False)
 PAIR = INDEX[0], PTR[:-1].clamp(max=7)
 CALLS = {
     **{
@@ -119,6 +120,10 @@ CALLS = {
     "GINConv": (isomorphism, [INDEX]),
     "RGCNConv": (
         lambda x, index: layer("RGCNConv", 4, 3, 3)(x[:NODES, :4], index, torch.arange(EDGES) % 3),
+        [INDEX],
+    ),
+    "CFConv": (
+        lambda x, index: CONTINUOUS(x[:NODES, :4], index, FEATURES[:, 0], FEATURES),
         [INDEX],
     ),
     "RGCNConv, relations": (
