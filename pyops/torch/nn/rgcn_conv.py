@@ -176,7 +176,8 @@ class RGCNConv(Aggregating):
 
     def _summed(self, edges: Edges, x: Tensor, types: Tensor) -> Tensor:
         """Return the sums over relations of transformed reductions."""
-        relations, weight = self.num_relations, self.weight
+        relations = self.num_relations
+        weight: Tensor = self.weight
         if self.comp is not None:
             weight = (self.comp @ weight.flatten(1)).view(relations, *weight.shape[1:])
         x = edges.sources(x)
