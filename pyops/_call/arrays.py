@@ -33,14 +33,19 @@ def check_array(label: str, array: object, *, on_host: bool = False) -> Array:
             own = "tensor.detach().numpy()" if library == "torch" else "numpy.asarray(...)"
             hint = f"; pass {own}"
         raise TypeError(f"{label}: expected a NumPy array, got {kind_of(array)}{hint}")
+    check_plain(label, array)
+    if array.dtype.char not in VARIANTS:
+        raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
+    return array
+
+
+def check_plain(label: str, array: Array) -> None:
+    """Refuse subclasses of NumPy's arrays."""
     if type(array) is not np.ndarray and not isinstance(array, np.memmap):
         raise TypeError(
             f"{label}: expected a plain NumPy array, got {kind_of(array)}; its special behaviour "
             "would be lost, pass numpy.asarray(...) if that is meant"
         )
-    if array.dtype.char not in VARIANTS:
-        raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
-    return array
 
 
 def on_device(value: object) -> bool:
@@ -86,6 +91,12 @@ def check_output(
     out = check_array(label, array)
     if out.dtype.char != dtype.char:
         raise TypeError(f"{label}: expected {dtype} like the inputs, got {out.dtype}")
+    return check_target(label, out, shape)
+
+
+def check_target(label: str, out: Array, shape: tuple[int, ...]) -> Array:
+    """Return an array for `out` if it is plain and writeable and has the given shape."""
+    check_plain(label, out)
     if out.shape != shape:
         raise ValueError(f"{label}: expected shape {shape}, got {out.shape}")
     if not out.flags.writeable:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .arrays import check_outputs, check_place, kind_of
+from .arrays import check_outputs, check_place, check_target, kind_of, on_device
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -27,6 +27,12 @@ Type = TypeVar("Type")
 def is_half(argument: object) -> bool:
     """Return whether an argument is an array of half precision."""
     return getattr(getattr(argument, "dtype", None), "name", None) in TYPES
+
+
+def _native(argument: Any) -> Any:
+    """Return the type of an array in native byte order, None for what is no array."""
+    kind = getattr(argument, "dtype", None)
+    return kind.newbyteorder("=") if isinstance(kind, np.dtype) else kind
 
 
 def result_type(
@@ -71,7 +77,7 @@ def run(
     """Run a call on float32 copies, and return its outputs in the types of the inputs."""
     first = int(phase.signature.has_graph)
     inputs = given[first : first + len(phase.signature.inputs)]
-    types: list[Any] = [getattr(a, "dtype", None) for a in inputs]
+    types: list[Any] = [_native(a) for a in inputs]
     halves = {t for t in types if getattr(t, "name", None) in TYPES}
     single = np.dtype(np.float32)
     result = result_type(phase.signature, phase.caller, types, halves, single)
@@ -86,14 +92,17 @@ def run(
         shapes = [None if f is None else f.shape for f in found]
 
         def check(label: str, array: Any, shape: tuple[int, ...], _: object) -> None:
-            if getattr(array, "dtype", None) != expected[label]:
+            if _native(array) != expected[label]:
                 got = getattr(array, "dtype", kind_of(array))
                 raise TypeError(f"{label}: expected an array of {expected[label]}, got {got}")
-            check_place(label, array, shape)
+            if isinstance(array, np.ndarray) and not on_device(array):
+                check_target(label, array, shape)
+            else:
+                check_place(label, array, shape)
 
         check_outputs(phase.caller, phase.labels, shapes, single, out, accumulate, check)
     rounded: list[Any] = []
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         for value, kind, place in zip(found, kinds, out or [None] * len(found), strict=True):
             if place is None:
                 rounded.append(None if value is None else value.astype(kind, copy=False))

@@ -10,6 +10,7 @@ from ..graph import Graph
 from ._call import AnyGraph, Call, MaybeTensor, check, is_exporting, is_tracing
 from ._graph import Graph as TorchGraph
 from ._graph import TracedGraph, traceable
+from ._host import PLAIN
 from ._library import Registered
 from ._onnx import translated
 from ._phases import Attention, Value
@@ -45,7 +46,7 @@ def function(op: Operator) -> Callable[..., Tensor | tuple[Tensor, Tensor]]:
             given = inputs[0] if inputs else options.get("graph")
             if is_distributed(given):
                 return on_ranks(given, inputs, options, check)
-        elif inputs and is_communicator(inputs[0]):
+        elif inputs and type(inputs[0]) not in PLAIN and is_communicator(inputs[0]):
             return over_points(op, front_end, inputs, options, check)
         graph, tensors = front_end.arguments(inputs, options, _check_graph, check)
         wants_attention = op.pop_attention(options)

@@ -300,7 +300,12 @@ def _in_memory(tensors: Sequence[MaybeTensor]) -> bool:
     return not (
         is_tracing(*given)
         or tracks_derivatives(given)
-        or any(not (t.is_cpu or t.is_cuda) or is_legacy_batchedtensor(t) for t in given)
+        or any(
+            not (t.is_cpu or t.is_cuda)
+            or is_legacy_batchedtensor(t)
+            or torch._is_functional_tensor(t)
+            for t in given
+        )
     )
 
 

@@ -119,6 +119,21 @@ def test_values_beyond(kind):
         assert np.isposinf(pyops.aggregate(graph, largest)).all()
 
 
+def test_byte_orders():
+    x = np.arange(6, dtype=">f2").reshape(2, 3)
+    out = np.zeros((2, 3), ">f2")
+    assert pyops.add(x, x.astype("<f2")).dtype == np.dtype("=f2")
+    assert pyops.add(x, x, out=out) is out
+    assert (out == 2 * x).all()
+
+
+def test_traps():
+    """Traps of NumPy for overflow and underflow do not stop a call."""
+    with np.errstate(all="raise"):
+        y = pyops.exp(np.array([-15.0, -100.0, 100.0], np.float16))
+    assert (y[1:] == [0, np.inf]).all()
+
+
 GRAPH = pyops.Graph([0, 1, 2], [1, 2, 0])
 HALF = np.ones((3, 4), np.float16)
 
@@ -139,6 +154,10 @@ HALF = np.ones((3, 4), np.float16)
             "aggregate: out: expected an array of float16, got list",
         ),
         (
+            lambda: pyops.aggregate(GRAPH, HALF, out=np.ma.ones((3, 4), np.float16)),
+            "aggregate: out: expected a plain NumPy array, got numpy",
+        ),
+        (
             lambda: pyops.aggregate(GRAPH, HALF.astype(int)),
             "aggregate: x: expected float32 or float64, got int64",
         ),
@@ -153,3 +172,19 @@ def test_refusals(call, message):
         pytest.skip("needs ml_dtypes")
     with pytest.raises(TypeError, match=f"^{message}"):
         call()
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (np.broadcast_to(HALF, (3, 4)), "expected a writeable array"),
+        (
+            np.lib.stride_tricks.as_strided(HALF.copy(), (3, 4), (4, 2)),
+            "expected distinct elements",
+        ),
+        (HALF[:2].copy(), "expected shape"),
+    ],
+)
+def test_refused_outputs(out, message):
+    with pytest.raises(ValueError, match=f"^aggregate: out: {message}"):
+        pyops.aggregate(GRAPH, HALF, out=out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._call import DTYPES, is_exporting, is_integer, is_jit_tracing, is_tracing
+from .._call import DTYPES, HALVES, is_exporting, is_integer, is_jit_tracing, is_tracing
 from .._host import is_mapped, on_host
 from .._phase import tracks_derivatives
 from ._edges.edge_index import check_device, check_offsets, integers, rows_of
@@ -51,6 +51,8 @@ def softmax(
     """
     name = "pyops.torch.nn.softmax"
     dim = _dimension(name, src, dim)
+    if src.dtype in HALVES:
+        return softmax(src.float(), index, ptr, num_nodes, dim).to(src.dtype)
     count = src.shape[dim]
     if ptr is not None:
         given = check_offsets(f"{name}: ptr", ptr, count)
@@ -98,6 +100,8 @@ def scatter(
     dim = _dimension(name, src, dim)
     if reduce not in REDUCTIONS:
         raise ValueError(f"{name}: reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+    if src.dtype in HALVES and reduce in SUMS:  # torch would round each partial sum
+        return scatter(src.float(), index, dim, dim_size, reduce).to(src.dtype)
     count = src.shape[dim]
     index = _checked_index(name, index, count)
     groups = groups_of(f"{name}: dim_size", index, dim_size)
@@ -128,6 +132,8 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
         expected = ", ".join((*SUMS, *EXTREMES))
         raise ValueError(f"{name}: reduce: expected one of {expected}, got {reduce!r}")
     count = src.shape[_dimension(name, src, 0)]
+    if src.dtype in HALVES and reduce in SUMS:
+        return segment(src.float(), ptr, reduce).to(src.dtype)
     ptr = check_offsets(f"{name}: ptr", ptr, count)
     groups = ptr.shape[0] - 1
     if reduce in EXTREMES and not is_exporting():

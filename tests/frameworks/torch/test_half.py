@@ -204,6 +204,24 @@ def test_every_layer(name, mode, kind):
             assert error < limit
 
 
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("width", [1, 16])
+def test_long_sums(width, kind):
+    """Sums and degrees of 3000 terms, which partial sums in half precision would miss."""
+    index, ones = torch.zeros(3000, dtype=torch.long), torch.ones(3000, width, dtype=kind)
+    assert (nn.scatter(ones, index) == torch.tensor(3000, dtype=kind)).all()
+    assert (nn.scatter(ones, index, reduce="mean") == 1).all()
+    offsets = torch.tensor([0, 3000])
+    assert (nn.segment(ones, offsets, "mean") == 1).all()
+    for given in {"index": index}, {"ptr": offsets}:
+        assert (nn.softmax(0 * ones, **given) == torch.tensor(1 / 3000, dtype=kind)).all()
+    edges = torch.stack([torch.arange(3000), index])
+    for layer in nn.GCNConv(width, 4), nn.SAGEConv(width, 4), nn.GATConv(width, 4, aggr="mean"):
+        exact = layer.double()(ones.double(), edges)
+        got = layer.to(kind)(ones, edges)
+        assert (got - exact).abs().max() < 8 * torch.finfo(kind).eps * exact.abs().max()
+
+
 def test_training_with_a_scaler():
     """A gradient scaler finds gradients that overflow, and the loss falls."""
     torch.manual_seed(0)

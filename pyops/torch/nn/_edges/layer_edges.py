@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .... import graph as _graph
-from ..._call import is_exporting, is_jit_tracing, is_tracing
+from ..._call import HALVES, is_exporting, is_jit_tracing, is_tracing
 from ..._graph import TracedGraph
 from ..._host import on_host
 from ..._ranks import is_distributed, local_of, same_edges
@@ -197,6 +197,8 @@ class Edges:
 
     def sums(self, weight: Tensor) -> Tensor:
         """Return the sums of the weights of incoming edges."""
+        if weight.dtype in HALVES:  # torch would round each partial sum
+            return self.sums(weight.float()).to(weight.dtype)
         rows = weight.new_zeros(self.num_dst + self.spare)
         if is_exporting():  # the exporter of traces loses duplicates in index_add
             return rows.scatter_add(0, self.dst.long(), weight)
