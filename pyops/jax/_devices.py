@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import functools
 from typing import TYPE_CHECKING
 
 import jax
@@ -45,16 +42,24 @@ def varying_axes(array: jax.Array) -> frozenset[Hashable]:
     return axes
 
 
-@functools.cache
-def finish_at_exit() -> None:
-    """Have the end of the program wait for computations over the devices of one process.
+def rank_inside(label: str, axis: str, what: str = "") -> jax.Array:
+    """Return the number of the device along a mesh axis; refuse calls outside `jax.shard_map`.
 
-    Their kernels may need Python, which the end stops, while other devices wait for these.
+    `what` says in a message what the axis is for.
     """
-    if jax.process_count() == 1:
-        atexit.register(_finish)
+    try:
+        return jax.lax.axis_index(axis)
+    except NameError:
+        raise ValueError(
+            f"{label}: expected a call inside jax.shard_map over the mesh axis "
+            f"{axis!r}, {what}got one outside"
+        ) from None
 
 
-def _finish() -> None:
-    with contextlib.suppress(Exception):  # of a computation that nobody reads
-        jax.block_until_ready(jax.live_arrays())
+def check_varying(label: str, axis: str, array: jax.Array) -> None:
+    """Refuse a `jax.shard_map` in which JAX does not know which arrays differ."""
+    if axis not in varying_axes(array):
+        raise ValueError(
+            f"{label}: expected jax.shard_map with check_vma=True, got False: "
+            "derivatives inside would lack sums over devices"
+        )

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._call.indices import check_bounds, check_count, check_indices
-from ._devices import finish_at_exit, varying_axes
+from ._devices import check_varying, rank_inside
 from ._graph import Graph
 from ._ranks import Ranks
 
@@ -364,31 +364,22 @@ class DistributedGraph:
 
     def _check_inside(self, caller: str) -> None:
         """Check that the arrays are the blocks of this device."""
-        finish_at_exit()
         layout = self._layout
-        try:
-            size = jax.lax.axis_size(layout.axis)
-        except NameError:
-            raise ValueError(
-                f"{caller}: graph: expected a call inside jax.shard_map over the mesh axis "
-                f"{layout.axis!r}, over which the graph is distributed, got one outside"
-            ) from None
+        label = f"{caller}: graph"
+        rank_inside(label, layout.axis, "over which the graph is distributed, ")
+        size = jax.lax.axis_size(layout.axis)
         if size != layout.size:
             raise ValueError(
-                f"{caller}: graph: expected the mesh axis {layout.axis!r} with the "
+                f"{label}: expected the mesh axis {layout.axis!r} with the "
                 f"{layout.size} devices of the graph, got {size}"
             )
         if self._leaves.send.shape[0] != size or self._leaves.src.shape != (layout.num_entries,):
             raise ValueError(
-                f"{caller}: graph: expected the block of a device, got those of all: pass the "
+                f"{label}: expected the block of a device, got those of all: pass the "
                 f"graph as an argument of jax.shard_map, with PartitionSpec({layout.axis!r}) "
                 "in in_specs"
             )
-        if layout.axis not in varying_axes(self._leaves.send):
-            raise ValueError(
-                f"{caller}: graph: expected jax.shard_map with check_vma=True, got False: "
-                "derivatives inside would lack sums over devices"
-            )
+        check_varying(label, layout.axis, self._leaves.send)
 
 
 def call_distributed(

@@ -18,7 +18,7 @@ from jax.scipy.linalg import solve_triangular
 
 from .._call.reduction import Reduction
 from ._call import Call
-from ._devices import finish_at_exit, varying_axes
+from ._devices import check_varying, rank_inside, varying_axes
 from ._primitives import bind
 from ._rules import value
 
@@ -63,19 +63,8 @@ class Devices:
 
     def _check_inside(self, label: str) -> None:
         """Check that a device makes the call, where JAX knows which arrays differ."""
-        finish_at_exit()
-        try:
-            rank = jax.lax.axis_index(self.axis)
-        except NameError:
-            raise ValueError(
-                f"{label}: devices: expected a call inside jax.shard_map over the mesh axis "
-                f"{self.axis!r}, got one outside"
-            ) from None
-        if self.axis not in varying_axes(rank):
-            raise ValueError(
-                f"{label}: devices: expected jax.shard_map with check_vma=True, got False: "
-                "derivatives inside would lack sums over devices"
-            )
+        label = f"{label}: devices"
+        check_varying(label, self.axis, rank_inside(label, self.axis))
 
 
 def call_over_devices(

@@ -298,11 +298,13 @@ def refusals():
 
 def unfinished():
     """Leave computations behind; the program ends after these."""
-    step = jax.shard_map(
-        lambda b: pj.orthonormalize(ALL, b) + 1, mesh=MESH, in_specs=OWN, out_specs=OWN
+    step = jax.jit(
+        jax.shard_map(
+            lambda b: pj.orthonormalize(ALL, b) + 1, mesh=MESH, in_specs=OWN, out_specs=OWN
+        )
     )
     basis = jnp.ones((2000 * DEVICES, 8))
-    for _ in range(40):
+    for _ in range(24):  # XLA itself deadlocks beyond 32 at a time
         basis = step(basis)
 
 
