@@ -59,13 +59,6 @@ def result_type(
     return found[0] if any(t in halves and i.shape[0].text in ROWS for i, t in pairs) else single
 
 
-def output_types(phase: Phase, given: Sequence[Type | None], result: Type) -> list[Type | None]:
-    """Return the type of each output: gradients have those of the inputs."""
-    inputs = dict(zip(phase.signature.inputs, given, strict=False))
-    held = {tag + name: kind for name, kind in inputs.items() for tag in "gd"}
-    return [held.get(name, result) for name in phase.outputs]
-
-
 def run(
     phase: Phase,
     given: Sequence[object],
@@ -81,9 +74,10 @@ def run(
     halves = {t for t in types if getattr(t, "name", None) in TYPES}
     single = np.dtype(np.float32)
     result = result_type(phase.signature, phase.caller, types, halves, single)
-    kinds = output_types(phase, types, result)
-    if "kept" in phase.outputs:
-        kinds[[*phase.outputs].index("kept")] = single
+    pairs = zip(phase.signature.inputs, types, strict=False)
+    gradients = {tag + name: kind for name, kind in pairs for tag in "gd"}
+    known = {**gradients, "kept": single}
+    kinds = [known.get(name, result) for name in phase.outputs]
     widened = [a.astype(single) if is_half(a) else a for a in given]  # type: ignore[attr-defined]
     found = phase.run(widened, dict(options), wanted)
     if out is not None or accumulate is not False:

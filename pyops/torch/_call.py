@@ -115,7 +115,7 @@ class Call(PhaseCall):
         self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None
     ) -> tuple[Tensor, ...]:
         """Run a phase in float32 and round its results to the types of the inputs."""
-        wide = [t.float() if t is not None and t.dtype in HALVES else t for t in tensors]
+        wide = [None if t is None else widened(t) for t in tensors]
         result = rounded_type(self.op, tensors)
         kinds = [None if t is None else t.dtype for t in tensors[: len(self.names)]]
         if wanted is None:
@@ -142,6 +142,11 @@ class Call(PhaseCall):
             return ()
         arrays = tuple([array for kept in self._kept if (array := kept()) is not None])
         return arrays if len(arrays) == len(self._kept) else ()
+
+
+def widened(tensor: Tensor) -> Tensor:
+    """Return the tensor, in float32 if it has half precision."""
+    return tensor.float() if tensor.dtype in HALVES else tensor
 
 
 def rounded_type(op: Operator, tensors: Sequence[MaybeTensor]) -> torch.dtype:

@@ -213,7 +213,7 @@ class Registered:
     def _autograd(self, phase: str) -> Callable[..., Tensor | list[Tensor]]:
         def record(keys: torch._C.DispatchKeySet, *arguments: object) -> Tensor | list[Tensor]:
             place, tensors, options, wanted = split = self._split(phase, arguments)
-            if _in_memory(tensors):
+            if _needs_no_dispatch(tensors):
                 return self._compute(phase, split)
             call = Dispatched(self, keys, place, options)
             with enable_single_level_autograd_function():
@@ -294,7 +294,7 @@ class Dispatched(PhaseCall):
         return [[name in wanted for name in known]]
 
 
-def _in_memory(tensors: Sequence[MaybeTensor]) -> bool:
+def _needs_no_dispatch(tensors: Sequence[MaybeTensor]) -> bool:
     """Return whether a call needs nothing of torch's dispatcher but the memory of the tensors."""
     given = [t for t in tensors if t is not None]
     return not (

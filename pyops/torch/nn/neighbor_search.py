@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ..._pairs import close_pairs
-from .._call import HALVES, is_exporting, is_tracing
+from .._call import is_exporting, is_tracing, widened
 from .._host import plain
 from .._library import LIBRARY
 from ._edges.edge_index import rows_of
@@ -102,8 +102,7 @@ def search(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor
     Pairs within the rounding error of the radius are decided by ``torch.cdist``, as all pairs are
     in the original: its float32 distances have an error far above float32 precision.
     """
-    if data.dtype in HALVES:
-        data, queries = data.float(), queries.float()
+    data, queries = widened(data), widened(queries)
     if len(data) * len(queries) <= FEW or data.shape[1] > 3 or not 0 < radius < float("inf"):
         counts, index = _all(data, queries, radius)
     else:

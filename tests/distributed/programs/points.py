@@ -13,7 +13,7 @@ from pyops.distributed import Communicator, _points
 from ...support import cases
 from ...support.bases import bases
 from .graphs import refused
-from .shares import OVER_POINTS, REDUCTIONS, TOLERANCES, Points, problems, rows_of
+from .shares import OVER_POINTS, REDUCTIONS, TOLERANCES, Points, points_of, problems, rows_of
 
 
 def transforms():
@@ -22,12 +22,7 @@ def transforms():
     for name, seed in itertools.product(OVER_POINTS, range(4)):
         rng = np.random.default_rng(seed)
         for problem in problems(name, seed):
-            count = {"ono_decode": 1, "lno_decode": 1}.get(name, 0)
-            shapes = [problem.arrays[n].shape for n in problem.names("backward")]
-            points = problem.options.get("points") or shapes[count][0 if count else -1]
-            if name == "orthonormalize":
-                points = shapes[0][0]
-            points = Points(comm, rng, points)
+            points = Points(comm, rng, points_of(problem))
             for dtype, tolerance in TOLERANCES.items():
                 given = problem.map(lambda a, dtype=dtype: a.astype(dtype))
                 condition = 1.0

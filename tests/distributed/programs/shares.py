@@ -136,6 +136,15 @@ class Points:
         return worst
 
 
+def points_of(problem):
+    """Return the number of points of a problem."""
+    for declared in problem.op.signature.inputs.values():
+        names = [size.text for size in declared.shape]
+        if "points" in names:
+            return problem.arrays[declared.name].shape[names.index("points")]
+    return problem.options["points"]
+
+
 def problems(name, seed):
     for widths in "one", "small", "odd":
         case = cases.replace(cases.representative(name), widths=widths)

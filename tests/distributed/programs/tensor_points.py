@@ -11,7 +11,7 @@ from pyops.torch import nn
 
 from ...support import cases
 from ...support.bases import bases
-from .shares import OVER_POINTS, REDUCTIONS, TOLERANCES, Points, problems, rows_of
+from .shares import OVER_POINTS, REDUCTIONS, TOLERANCES, Points, points_of, problems, rows_of
 
 
 def compare(points, problem, tolerance, one=lambda _: None):
@@ -71,15 +71,10 @@ def over_points(comm):
     for name, seed in itertools.product(OVER_POINTS, range(3)):
         rng = np.random.default_rng(seed)
         for problem in problems(name, seed):
-            where = 1 if name.endswith("decode") else 0
-            shape = problem.arrays[problem.names("backward")[where]].shape
-            count = problem.options.get("points") or shape[0 if name != "ono_encode" else -1]
-            if name == "lno_encode":
-                count = shape[-1]
             condition = 1.0
             if "basis" in problem.arrays:
                 condition = np.linalg.cond(problem.arrays["basis"])
-            points = Points(comm, rng, count)
+            points = Points(comm, rng, points_of(problem))
             for dtype, tolerance in TOLERANCES.items():
                 given = problem.map(lambda a, dtype=dtype: a.astype(dtype))
                 compare(points, given, tolerance * condition**2)

@@ -11,7 +11,7 @@ from torch._C._functorch import get_unwrapped, is_batchedtensor, is_functorch_wr
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ....neighbours import radius_graph
-from ..._call import HALVES, is_exporting, is_tracing
+from ..._call import is_exporting, is_tracing, widened
 from ..._graph import TracedGraph
 from ..._host import on_host
 from ..._library import LIBRARY
@@ -36,8 +36,7 @@ def _search(
 ) -> tuple[Graph, Tensor, Tensor]:
     """Return the graph, its edges as [2, edges], and the sizes of the examples."""
     owner = None if batch is None else on_host(batch).numpy()
-    wide = positions.float() if positions.dtype in HALVES else positions
-    graph, *_ = radius_graph(wide.cpu().numpy(), cutoff, batch=owner)
+    graph, *_ = radius_graph(widened(positions).cpu().numpy(), cutoff, batch=owner)
     degree = int(graph.in_degrees().max(initial=0))
     if most is not None and degree > most:
         raise ValueError(

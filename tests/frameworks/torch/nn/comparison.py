@@ -7,6 +7,21 @@ import torch
 FACTORS = 1.0, 0.9, 0.8, 0.7, 0.6
 """Factors of the inputs, for more cases of the same kind."""
 
+NODES, EDGES = 30, 120
+
+
+def draw(*shape):
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def edges(num_src=NODES, num_dst=NODES, count=EDGES):
+    """Return edges with duplicates, self loops and isolated nodes."""
+    index = torch.stack([torch.randint(0, max(n - 3, 1), (count,)) for n in (num_src, num_dst)])
+    if count:
+        index[:, 1] = index[:, 0]
+        index[:, 2:4] = 0
+    return index
+
 
 def leaves(arguments, dtype):
     """Return floating-point tensors as leaves of a type, other arguments unchanged."""

@@ -15,28 +15,23 @@ from pyops.torch import nn  # noqa: E402
 from pyops.torch.nn import rgcn_conv  # noqa: E402
 from pyops.torch.nn._edges import routes  # noqa: E402
 
-from .comparison import check_alike, check_same, distances, results  # noqa: E402
+from .comparison import (  # noqa: E402
+    EDGES,
+    NODES,
+    check_alike,
+    check_same,
+    distances,
+    draw,
+    edges,
+    results,
+)
 
 NAMES = ["GCNConv", "SAGEConv", "GraphConv", "GINConv"]
 WEIGHTED = ["GCNConv", "GraphConv"]
 BIPARTITE = [name for name in NAMES if name != "GCNConv"]
-NODES, EDGES = 30, 120
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*[Ss]parse (CSR|invariant)", "ignore:Converting sparse"
 )
-
-
-def draw(*shape):
-    return torch.randn(shape, dtype=torch.float64)
-
-
-def edges(num_src=NODES, num_dst=NODES, count=EDGES):
-    """Return edges with duplicates, self loops and isolated nodes."""
-    index = torch.stack([torch.randint(0, max(n - 3, 1), (count,)) for n in (num_src, num_dst)])
-    if count:
-        index[:, 1] = index[:, 0]
-        index[:, 2:4] = 0
-    return index
 
 
 def weights(count=EDGES):

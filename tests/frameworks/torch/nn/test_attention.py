@@ -9,23 +9,19 @@ import pyops  # noqa: E402
 from pyops.torch import nn  # noqa: E402
 from pyops.torch.nn._edges import routes  # noqa: E402
 
-from .comparison import check_alike, check_same, distances, pair, results  # noqa: E402
+from .comparison import (  # noqa: E402
+    EDGES,
+    NODES,
+    check_alike,
+    check_same,
+    distances,
+    draw,
+    edges,
+    pair,
+    results,
+)
 
 NAMES = ["GATConv", "GATv2Conv", "TransformerConv"]
-NODES, EDGES = 30, 120
-
-
-def draw(*shape):
-    return torch.randn(shape, dtype=torch.float64)
-
-
-def edges(num_src=NODES, num_dst=NODES, count=EDGES):
-    """Return edges with duplicates, self loops and isolated nodes."""
-    index = torch.stack([torch.randint(0, max(n - 3, 1), (count,)) for n in (num_src, num_dst)])
-    if count:
-        index[:, 1] = index[:, 0]
-        index[:, 2:4] = 0
-    return index
 
 
 @pytest.fixture(autouse=True)

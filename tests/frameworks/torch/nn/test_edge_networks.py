@@ -10,13 +10,9 @@ pyg = pytest.importorskip("torch_geometric.nn")
 
 from pyops.torch import nn  # noqa: E402
 
-from .comparison import check_alike, check_same, distances, results  # noqa: E402
+from .comparison import check_alike, check_same, distances, draw, results  # noqa: E402
 
 NODES, EDGES = 25, 90
-
-
-def draw(*shape):
-    return torch.randn(shape, dtype=torch.float64)
 
 
 def edges(num_src=NODES, num_dst=NODES, count=EDGES):

@@ -8,7 +8,7 @@ pyg = pytest.importorskip("torch_geometric.utils")
 from pyops.torch import nn  # noqa: E402
 from pyops.torch.nn._edges import routes  # noqa: E402
 
-from .comparison import distances, results  # noqa: E402
+from .comparison import distances, draw, results  # noqa: E402
 
 INDEX = torch.tensor([3, 0, 3, 5, 0, 3, 1])
 PTR = torch.tensor([0, 2, 2, 5, 7])
@@ -19,10 +19,6 @@ REDUCTIONS = ["sum", "add", "mean", "max", "min", "amax", "amin", "mul"]
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
-
-
-def draw(*shape):
-    return torch.randn(shape, dtype=torch.float64)
 
 
 def check(mine, theirs, *arguments, order=2, close=1e-14):
