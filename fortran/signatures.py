@@ -40,7 +40,8 @@ def entry(name: str, target: bool = False) -> str:
     groups: dict[str, list[str]] = {}
     for a in procedure.arguments:
         is_target = a.is_array and (target or a.intent == "in")
-        kind = f"{TYPES.get(a.type, 'real(wp)')}, {attributes(a)}{', target' * is_target}"
+        real = "real(xp)" if a.half else "real(wp)"
+        kind = f"{TYPES.get(a.type, real)}, {attributes(a)}{', target' * is_target}"
         extents = f"({', '.join(a.extents)})" if a.is_array else ""
         groups.setdefault(kind, []).append(a.name + extents)
     found = [f"subroutine {name}( &", f"      {lines(procedure.names, ' ' * 6)}) &"]
@@ -108,6 +109,11 @@ def procedures(operator: str) -> dict[str, Procedure]:
         )
         for phase, found in _schema.interfaces(operator, OPS).items()
     }
+
+
+def halves(operator: str) -> list[str]:
+    """Return the variants of an operator that read rows of half precision."""
+    return [v for v in _schema.variants(operator, OPS) if v in _schema.HALVES]
 
 
 def phases(operator: str) -> list[str]:

@@ -90,6 +90,24 @@ class pyops_process:
     @staticmethod
     def release_before_fork() -> None: ...
 
+class pyops_half_precision:
+    @staticmethod
+    def widen_bf16(
+        count: int, threads: int, source: NDArray[np.int16], target: NDArray[np.float32]
+    ) -> None: ...
+    @staticmethod
+    def widen_fp16(
+        count: int, threads: int, source: NDArray[np.int16], target: NDArray[np.float32]
+    ) -> None: ...
+    @staticmethod
+    def round_bf16(
+        count: int, threads: int, source: NDArray[np.float32], target: NDArray[np.int16]
+    ) -> None: ...
+    @staticmethod
+    def round_fp16(
+        count: int, threads: int, source: NDArray[np.float32], target: NDArray[np.int16]
+    ) -> None: ...
+
 class pyops_graph:
     @staticmethod
     def pack_rows(
@@ -328,24 +346,25 @@ def declared() -> str:
     return text + "".join(map(arguments, operators))
 
 
-def kernel_type(argument: Argument, real: str) -> str:
+def kernel_type(argument: Argument, real: str, row: str) -> str:
     """Return the type of an argument of a compiled procedure."""
     if argument.is_array:
-        return f"NDArray[np.{real if argument.type == 'real' else argument.type}]"
+        kind = row if argument.half else real
+        return f"NDArray[np.{kind if argument.type == 'real' else argument.type}]"
     return "float" if argument.type == "float64" else "int"
 
 
 def kernels() -> str:
     """Return the stub of the compiled procedures, of which those of operators return a status."""
     from ._call.operator import OPERATORS
-    from ._schema import interfaces
+    from ._schema import interfaces, variants
 
     text = KERNELS
     for name in dict.fromkeys(op.declaration for op in OPERATORS.values()):
-        for variant, real in ("r4", "float32"), ("r8", "float64"):
+        for variant, (real, row) in variants(name, PACKAGE / "ops").items():
             text += f"\nclass pyops_{name}_{variant}:\n"
             for p in interfaces(name, PACKAGE / "ops").values():
-                taken = (f"{a.name}: {kernel_type(a, real)}" for a in p.arguments[:-1])
+                taken = (f"{a.name}: {kernel_type(a, real, row)}" for a in p.arguments[:-1])
                 text += f"    @staticmethod\n    def {p.name}({', '.join(taken)}) -> int: ...\n"
     return text
 

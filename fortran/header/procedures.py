@@ -13,6 +13,7 @@ import _schema
 TYPES = {
     "integer(c_int64_t)": "int64_t",
     "integer(c_int32_t)": "int32_t",
+    "integer(c_int16_t)": "int16_t",
     "integer(c_int)": "int",
     "real(c_float)": "float",
     "real(c_double)": "double",
@@ -80,13 +81,14 @@ class Procedure:
 def declared_procedures(name: str, declarations: Path, source: str) -> Iterator[Procedure]:
     """Yield the procedures of an operator, with the documentation of its module."""
     module = module_documentation(join_lines(source))
-    kinds = {"int32": "int32_t", "int64": "int64_t", "float64": "double"}
-    for suffix, real in (("r4", "float"), ("r8", "double")):
+    kinds = {"int16": "int16_t", "int32": "int32_t", "int64": "int64_t"}
+    kinds |= {"float32": "float", "float64": "double"}
+    for suffix, (real, row) in _schema.variants(name, declarations).items():
         for phase, procedure in _schema.interfaces(name, declarations).items():
             arguments = [
                 Argument(
                     a.name,
-                    kinds.get(a.type, real),
+                    kinds[(row if a.half else real) if a.type == "real" else a.type],
                     written=a.intent in ("inout", "out"),
                     by_value=a.intent == "value",
                 )

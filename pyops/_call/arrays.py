@@ -10,7 +10,7 @@ import numpy as np
 from .memory import new_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from .types import Array, Dtype
 
@@ -21,7 +21,9 @@ _CUDA = 2, 13
 """DLPack device types of CUDA memory and of CUDA managed memory."""
 
 
-def check_array(label: str, array: object, *, on_host: bool = False) -> Array:
+def check_array(
+    label: str, array: object, types: Collection[str] = VARIANTS, *, on_host: bool = False
+) -> Array:
     """Return the argument if it is a real floating-point array of a supported precision.
 
     If `on_host` is set, no front end has the function for arrays of other libraries.
@@ -34,7 +36,7 @@ def check_array(label: str, array: object, *, on_host: bool = False) -> Array:
             hint = f"; pass {own}"
         raise TypeError(f"{label}: expected a NumPy array, got {kind_of(array)}{hint}")
     check_plain(label, array)
-    if array.dtype.char not in VARIANTS:
+    if array.dtype.char not in types:
         raise TypeError(f"{label}: expected float32 or float64, got {array.dtype}")
     return array
 

@@ -1,24 +1,35 @@
 """Calls with arrays of half precision: arithmetic in float32, results rounded once.
 
 Half-precision types are `numpy.float16` and bfloat16, which ml_dtypes adds to NumPy. Rows of
-features determine the type of a result; parameters may be float32.
+features determine the type of a result; parameters may be float32. Some kernels read the rows as
+they are, see `Phase.reading`; for others a call converts its arrays.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from .. import _kernels
 from .arrays import check_outputs, check_place, check_target, kind_of, on_device
+from .memory import new_array
+from .plan import HALF
+from .threads import team
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from .._schema import Signature
     from .phase import Phase
+    from .types import Array
 
-TYPES = "bfloat16", "float16"
+TYPES = {"bfloat16": "bf16", "float16": "fp16"}
+"""Names of the types, and those of the kernels that read them."""
+FEW_FP16 = 2**22
+"""Elements of rows below which those of float16 are converted: their float32 copies stay in caches,
+and kernels take longer to widen them with each read. Those of bfloat16 take an instruction."""
 ROWS = "num_src", "num_dst", "num_edges", "num_entries", "num_samples", "points"
 """First axes of arrays that are no parameters."""
 Type = TypeVar("Type")
@@ -59,6 +70,58 @@ def result_type(
     return found[0] if any(t in halves and i.shape[0].text in ROWS for i, t in pairs) else single
 
 
+def kernels(arrays: Sequence[Any], rows: Sequence[bool], kind: object, inputs: int) -> str:
+    """Return which kernels read some arrays or tensors as they are, "" for none.
+
+    These need the same type of all `rows`, and others of it or float32. The arrays may be None; so
+    many of them are inputs.
+    """
+    name = str(kind).removeprefix("torch.")
+    half = TYPES.get(name, "")
+    if not half or len(arrays) != len(rows) or not any(rows):
+        return ""
+    for array, row in zip(arrays, rows, strict=True):
+        allowed = (name,) if row else (name, "float32")
+        if array is not None and str(array.dtype).removeprefix("torch.") not in allowed:
+            return ""
+    read = [a for a, row in zip(arrays[:inputs], rows, strict=False) if row and a is not None]
+    few = half == "fp16" and sum(math.prod(a.shape) for a in read) < FEW_FP16
+    return "" if few else half
+
+
+def _bits(array: Any) -> Any:
+    """Return an array of half precision as 16-bit integers."""
+    return None if array is None else array.view(HALF)
+
+
+def _wide(array: Any) -> Any:
+    """Return an array in float32 if it has half precision."""
+    if not is_half(array):
+        return array
+    if type(array) is not np.ndarray:
+        return array.astype(np.float32)
+    source = np.ascontiguousarray(array, _native(array))
+    wide = new_array(array.shape, np.dtype(np.float32))
+    convert = getattr(_kernels.pyops_half_precision, f"widen_{TYPES[array.dtype.name]}")
+    convert(source.size, team(), _bits(source).reshape(-1), wide.reshape(-1))
+    return wide
+
+
+def round_bits(array: Array, half: str) -> Array:
+    """Return float32 rounded to bf16 or fp16, as 16-bit integers."""
+    bits = new_array(array.shape, HALF)
+    convert = getattr(_kernels.pyops_half_precision, f"round_{half}")
+    convert(array.size, team(), np.ascontiguousarray(array).reshape(-1), bits.reshape(-1))
+    return bits
+
+
+def _rounded(array: Any, kind: Any) -> Any:
+    """Return float32 in a type that may be one of half precision."""
+    if type(array) is not np.ndarray or getattr(kind, "name", None) not in TYPES:
+        return array.astype(kind, copy=False)
+    return round_bits(array, TYPES[kind.name]).view(kind)
+
+
 def run(
     phase: Phase,
     given: Sequence[object],
@@ -78,8 +141,16 @@ def run(
     gradients = {tag + name: kind for name, kind in pairs for tag in "gd"}
     known = {**gradients, "kept": single}
     kinds = [known.get(name, result) for name in phase.outputs]
-    widened = [a.astype(single) if is_half(a) else a for a in given]  # type: ignore[attr-defined]
-    found = phase.run(widened, dict(options), wanted)
+    arrays = given[first:]
+    rows = phase.reads_halves(len(arrays))
+    on_host = all(a is None or isinstance(a, np.ndarray) for a in arrays)
+    half = kernels(arrays, rows, result, len(inputs)) if on_host else ""
+    if half:
+        phase = phase.reading(half)
+    else:
+        rows = [False] * len(arrays)
+    wide = [_bits(a) if row else _wide(a) for a, row in zip(arrays, rows, strict=True)]
+    found = phase.run([*given[:first], *wide], dict(options), wanted)
     if out is not None or accumulate is not False:
         labels = [f"{phase.caller}: {label}" for label in phase.labels.values()]
         expected = dict(zip(labels, kinds, strict=True))
@@ -99,9 +170,9 @@ def run(
     with np.errstate(all="ignore"):
         for value, kind, place in zip(found, kinds, out or [None] * len(found), strict=True):
             if place is None:
-                rounded.append(None if value is None else value.astype(kind, copy=False))
+                rounded.append(None if value is None else _rounded(value, kind))
                 continue
             assert value is not None
-            place[...] = (place.astype(single) + value if accumulate else value).astype(kind)
+            place[...] = _rounded(_wide(place) + value if accumulate else value, kind)
             rounded.append(place)
     return tuple(rounded)

@@ -113,12 +113,28 @@ class Operator:
         options: Options,
         wanted: Collection[str] | None = None,
         saved: tuple[Array, ...] | None = None,
+        keep: bool = False,
+        half: str = "",
     ) -> tuple[Array | None, ...]:
-        """Return the results of a phase, or alpha; called by the framework front ends."""
+        """Return the results of a phase, or alpha; called by the framework front ends.
+
+        If `keep` is set, intermediates for derivatives follow y. `half` names kernels that read
+        rows as 16-bit integers, see `Phase.reading`.
+        """
         if phase == "attention":
-            return (self._alpha(given, options),)
+            return (self._alpha(given, options, half=half),)
         which, kept = self._with_saved(phase, saved)
+        if keep:
+            which = self._keeping.get(phase, which)
+        if half:
+            which = which.reading(half)
         return which.run((*given, *kept), options, wanted)
+
+    def reads_halves(self, phase: str, count: int) -> list[bool]:
+        """Return for each of so many arrays of a phase whether kernels read half precision."""
+        found = self._attention if phase == "attention" else self._phases[phase]
+        assert found is not None
+        return found.reads_halves(count)
 
     def pop_attention(self, options: Options) -> bool:
         """Remove and return the ``return_attention`` option of operators that have it."""
@@ -131,10 +147,17 @@ class Operator:
         """Return alpha of every entry, in the order of the graph, for operators that have it."""
         return self._alpha(inputs, options, out)
 
-    def _alpha(self, inputs: Sequence[object], options: Options, out: Array | None = None) -> Array:
+    def _alpha(
+        self,
+        inputs: Sequence[object],
+        options: Options,
+        out: Array | None = None,
+        half: str = "",
+    ) -> Array:
         assert self._attention is not None
-        inputs = self._attention.arguments(tuple(inputs), options)
-        (along_rows,) = self._attention.run(inputs, options)
+        phase = self._attention.reading(half) if half else self._attention
+        inputs = phase.arguments(tuple(inputs), options)
+        (along_rows,) = phase.run(inputs, options)
         assert along_rows is not None
         graph: Any = inputs[0]  # on the host or on a device
         with graph._here():

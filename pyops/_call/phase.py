@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -35,11 +36,12 @@ _TRANSPOSED: Callable[[Array], Array] = attrgetter("T")
 """Returns the view of an array in C order that the kernel takes."""
 
 
-def compiled(declaration: str, phase: str) -> dict[str, Kernel]:
-    """Return the compiled variants of a phase, by precision."""
+def compiled(declaration: str, phase: str, half: str = "") -> dict[str, Kernel]:
+    """Return the compiled variants of a phase, by the precision of the arithmetic."""
+    variants = {"r4": half} if half else {"r4": "r4", "r8": "r8"}
     return {
-        v: getattr(getattr(_kernels, f"pyops_{declaration}_{v}"), f"{declaration}_{phase}")
-        for v in ("r4", "r8")
+        v: getattr(getattr(_kernels, f"pyops_{declaration}_{name}"), f"{declaration}_{phase}")
+        for v, name in variants.items()
     }
 
 
@@ -48,7 +50,8 @@ class Phase:
 
     `special` selects another procedure with the arguments of the phase: by_sample is backward
     without the sum over the samples, attention returns the weights of forward. `keeping` selects
-    the procedure that returns, or takes as its last argument, the intermediates of forward.
+    the procedure that returns, or takes as its last argument, the intermediates of forward. `half`
+    selects the procedures that read rows of half precision, see `reading`.
     """
 
     properties = staticmethod(_PROPERTIES)
@@ -64,11 +67,16 @@ class Phase:
         declaration: str,
         special: str = "",
         keeping: bool = False,
+        half: str = "",
     ) -> None:
-        self.signature, self.name = signature, name
+        self._made = (signature, operator, name, declaration, special, keeping)
+        self.signature, self.name, self.half = signature, name, half
         self.caller = operator if name == "forward" else f"{operator}.{name}"
         inputs = signature.inputs.values()
         second = name in ("double_backward", "jvp")
+        self.declaration = declaration
+        self.kernel = (special or ("double_backward" if second else name)) + "_kept" * keeping
+        self.interface = self._interface()
 
         self.slots = [Slot(i.name, i.name, i.forms, "input", not i.optional) for i in inputs]
         if name != "forward":
@@ -77,6 +85,8 @@ class Phase:
         if second:
             tag = "t" if name == "jvp" else "h"
             self.slots += [Slot("h" + i.name, tag + i.name, i.forms, "cotangent") for i in inputs]
+        if half:
+            self.slots = [replace(s, half=s.name in self.rows) for s in self.slots]
         self.groups = 2 if second else 1
         results = signature.results
         self.seeds = len(results) if name in ("backward", "double_backward") else 0
@@ -113,14 +123,23 @@ class Phase:
         self.labels = {o: "out" if o == one else f"out: {o}" for o in self.outputs}
 
         self.no_memory = f"{self.caller}: not enough memory for the working arrays"
-        self.declaration = declaration
-        self.kernel = (special or ("double_backward" if second else name)) + "_kept" * keeping
         self._variants = self._compiled()
-        self.interface = self._interface()
         self._plans: dict[tuple[object, ...] | None, Plan] = {}
+        self._reading: dict[str, Phase] = {}
+
+    def reading(self, half: str) -> Phase:
+        """Return this phase with kernels that read the arrays `rows` as 16-bit integers.
+
+        These are the bits of numbers of half precision; `half` is bf16 or fp16. All other arrays,
+        and the results, are float32.
+        """
+        found = self._reading.get(half)
+        if found is None:
+            found = self._reading[half] = Phase(*self._made, half)
+        return found
 
     def _compiled(self) -> dict[str, Kernel]:
-        return compiled(self.declaration, self.kernel)
+        return compiled(self.declaration, self.kernel, self.half)
 
     def _interface(self) -> Procedure:
         return procedures(self.signature)[self.kernel]
@@ -240,7 +259,7 @@ class Phase:
             for name, length in plan.indexed.items():
                 indices += (self._rows(name, rows.get(name), length, graph),)
         if plan.zeros:
-            inputs = [*inputs, *(np.zeros(shape, plan.dtype).T for shape in plan.zeros)]
+            inputs = [*inputs, *(np.zeros(s, plan.zero_dtype).T for s in plan.zeros)]
         return [*plan.constants, *run, *indices, *inputs, *outputs]
 
     def _rows(self, name: str, rows: object, length: int | None, graph: Graph) -> Indices:
@@ -363,6 +382,20 @@ class Phase:
             self.outputs,
             self._wants(wanted, arrays),
         )
+
+    @functools.cached_property
+    def rows(self) -> frozenset[str]:
+        """Names of the arrays that kernels read in half precision, too."""
+        return frozenset(a.name for a in self.interface.arguments if a.half)
+
+    def reads_halves(self, count: int) -> list[bool]:
+        """Return for each of so many arrays of a call whether it is among `rows`."""
+        kept = [False] * self.takes_kept
+        inputs = (count - len(kept) - self.seeds) // self.groups
+        taken = [s for s in self.slots if s.role == "input"][:inputs]
+        taken += [s for s in self.slots if s.role == "gy" and self.seeds]
+        taken += [s for s in self.slots if s.role == "cotangent"][:inputs]
+        return [*(s.name in self.rows for s in taken), *kept]
 
     def _split(self, given: Sequence[object]) -> tuple[Graph | None, list[object]]:
         """Return the graph, and one array or None for each slot."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .types import Array, Dtype, Options, Shaped
 
 Kernel = Callable[..., int]
+HALF = np.dtype(np.int16)
+"""Type of arrays that hold the bits of numbers of half precision."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Slot:
     forms: tuple[Shape, ...]
     role: str
     needed: bool = False
+    half: bool = False
+    """Whether it has half precision, as 16-bit integers."""
 
     @property
     def shape(self) -> Shape:
@@ -75,6 +79,8 @@ class Plan:
     """Length of each option that is row numbers, None if not used."""
     read: tuple[str, ...] = ()
     """Index arrays, with "" for those that the kernel does not read."""
+    zero_dtype: Dtype | np.dtype[np.int16] | None = None
+    """Type of the zero cotangents."""
 
     @functools.cached_property
     def values(self) -> dict[str, object]:
@@ -133,8 +139,9 @@ def make_plan(
     zeros = [name for name in seeds if reads and name not in used]
     used += zeros + [name for name in outputs if name in wanted]
     flat = {i.shape for i in signature.inputs.values() if len(i.forms) > 1}
+    types = {s.name: HALF for s in slots if s.half}
     absent = {
-        n: np.empty((0, *(() if declared[n] in flat else shapes[n][1:])), dtype).T
+        n: np.empty((0, *(() if declared[n] in flat else shapes[n][1:])), types.get(n, dtype)).T
         for n in shapes
         if n not in used
     }
@@ -158,6 +165,7 @@ def make_plan(
         flat=(_places(taken, declared, flat), _places(made, declared, flat)),
         indexed=wants,
         read=tuple("" if name.startswith(unread) else name for name in indices),
+        zero_dtype=HALF if types else dtype,
     )
 
 
@@ -242,17 +250,18 @@ def check_arrays(
                 raise TypeError(f"{label}: expected a NumPy array, got None")
             found.append(None)
             continue
-        array = check_array(label, given)
+        array = check_array(label, given, (HALF.char,) if slot.half else VARIANTS)
         found.append(array)
         if slot.shape is not ANY and all(len(form) != array.ndim for form in slot.forms):
             forms = " or ".join(show_shape(form, {}) for form in slot.forms)
             raise ValueError(f"{label}: expected shape {forms}, got {array.shape}")
+        if slot.half:
+            continue
         if dtype is None:
             first, dtype = slot.label, array.dtype.newbyteorder("=")
         elif array.dtype.char != dtype.char:
             raise TypeError(f"{label}: expected {dtype} like {first}, got {array.dtype}")
-    assert dtype is not None
-    return dtype, found
+    return np.dtype(np.float32) if dtype is None else dtype, found
 
 
 def _choose_forms(

@@ -16,11 +16,21 @@ from .declaration import (
     parse_shape,
     show_shape,
 )
-from .interface import INDEX_ARRAYS, Argument, Procedure, elementwise, interfaces, procedures
+from .interface import (
+    HALVES,
+    INDEX_ARRAYS,
+    Argument,
+    Procedure,
+    elementwise,
+    interfaces,
+    procedures,
+    variants,
+)
 from .solving_order import solving_order
 
 __all__ = [
     "ANY",
+    "HALVES",
     "INDEX_ARRAYS",
     "Argument",
     "Between",
@@ -37,4 +47,5 @@ __all__ = [
     "procedures",
     "show_shape",
     "solving_order",
+    "variants",
 ]

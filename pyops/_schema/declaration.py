@@ -145,8 +145,9 @@ class Signature:
     The others are about the kernels. `sizes` gives the order of their sizes, unless it is that of
     the axes; `reads` the index arrays that they take, for each phase, see `interface`; `unread`
     those, by prefixes of their names, that they take but do not read: for "no input" if that input
-    is absent, for "no shared" if no edge is shared, for "" in any case. A `linear` operator has
-    derivatives that depend on no input.
+    is absent, for "no shared" if no edge is shared, for "" in any case. `half` are the inputs that
+    they read in half precision, too, as they then do the cotangents of the results and of these
+    inputs. A `linear` operator has derivatives that depend on no input.
     """
 
     def __init__(
@@ -165,6 +166,7 @@ class Signature:
         sizes: str = "",
         reads: Mapping[str, str] | None = None,
         unread: Mapping[str, tuple[str, ...]] | None = None,
+        half: Sequence[str] = (),
         linear: bool = False,
     ) -> None:
         self.name = name
@@ -206,6 +208,7 @@ class Signature:
         self._sizes = tuple(sizes.split())
         self.reads = dict(reads or {})
         self.unread = dict(unread or {})
+        self.half = tuple(half)
         self.linear = linear
 
     @classmethod

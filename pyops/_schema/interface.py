@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .declaration import GRAPH_SIZES, Shape, Signature
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+HALVES = "bf16", "fp16"
+"""Variants that read rows of half precision: bfloat16, and float16 of IEEE 754."""
 INDEX_ARRAYS = {
     "in_offsets": "int64",
     "in_nodes": "int32",
@@ -49,6 +51,8 @@ class Argument:
     """value, in, inout or out."""
     extents: tuple[str, ...] = ()
     """Of an array in Fortran's order; the last is assumed."""
+    half: bool = False
+    """Whether procedures for half precision take an array of 16-bit integers here."""
 
     @property
     def is_array(self) -> bool:
@@ -57,7 +61,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Procedure:
-    """Interface of a phase of an operator, for both precisions."""
+    """Interface of a phase of an operator, for all precisions."""
 
     operator: str
     phase: str
@@ -85,13 +89,18 @@ def procedures(signature: Signature) -> dict[str, Procedure]:
     with the weights as its result, by_sample is backward without the sum over the samples.
     """
     found = {}
+    half = {tag + name for name in signature.half for tag in ("", "h")}
+    half |= {"g" + y for y in signature.results if half}
     for phase in "forward", "attention", "backward", "by_sample", "double_backward":
         exists = {"attention": signature.attention, "by_sample": signature.by_sample}
         if not exists.get(phase, True):
             continue
         keeping = signature.keeps and phase not in exists
         for ending in ("", "_kept") if keeping else ("",):
-            arguments = tuple(_arguments(signature, phase, bool(ending)))
+            arguments = tuple(
+                replace(a, half=a.intent == "in" and a.name in half)
+                for a in _arguments(signature, phase, bool(ending))
+            )
             name = phase + ending
             found[name] = Procedure(signature.name, name, arguments)
     return found
@@ -131,6 +140,14 @@ def product() -> dict[str, Procedure]:
         Argument("status", "int32", "out"),
     ]
     return {"forward": Procedure("product", "forward", tuple(arguments))}
+
+
+def variants(name: str, declarations: Path) -> dict[str, tuple[str, str]]:
+    """Return the compiled variants of an operator: NumPy's types of arrays, and of `half` ones."""
+    found = {"r4": ("float32", "float32"), "r8": ("float64", "float64")}
+    if any(a.half for p in interfaces(name, declarations).values() for a in p.arguments):
+        found |= dict.fromkeys(HALVES, ("float32", "int16"))
+    return found
 
 
 def interfaces(name: str, declarations: Path) -> dict[str, Procedure]:

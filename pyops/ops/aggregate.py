@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     one_of=("x", "edge"),
     reads={"backward": "shared in out out_entries id"},
     unread={"no x": ("out", "in_nodes"), "no shared": ("id",)},
+    half=("x", "edge", "own"),
 )
 def aggregate(
     graph: Graph,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..graph import Graph
 
 
-@functools.partial(Operator, reads={"forward": "in out_offsets"})
+@functools.partial(Operator, reads={"forward": "in out_offsets"}, half=("x",))
 def degree_normalised(
     graph: Graph,
     x: Annotated[Array, "num_src, width"],

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         "backward": "in in_entries out id",
         "double_backward": "in out_offsets out_nodes out_entries id",
     },
+    half=("x_src", "x_dst", "edge_features"),
 )
 def gat(
     graph: Graph,

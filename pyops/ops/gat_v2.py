@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     attention="num_entries, heads",
     reads={"backward": "shared in out id"},
     unread={"no shared": ("id",)},
+    half=("x_src", "x_dst", "edge_features"),
 )
 def gat_v2(
     graph: Graph,

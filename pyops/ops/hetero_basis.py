@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Annotated
 
 from .._call.operator import Operator
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from ..graph import Graph
 
 
-@Operator
+@functools.partial(Operator, half=("x",))
 def hetero_basis(
     graph: Graph,
     x: Annotated[Array, "num_src, width"],

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     attention="num_entries, heads",
     reads={"backward": "shared in out id"},
     unread={"no shared": ("id",)},
+    half=("query", "key", "value", "edge_features"),
 )
 def transformer_conv(
     graph: Graph,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .._call.half import result_type
+from .._call.half import TYPES, kernels, result_type, round_bits
 from ._host import in_memory, on_host, without_subclass
 from ._host import is_tracing as is_tracing
 
@@ -33,6 +33,8 @@ _SET_TRACING_STATE: Callable[[object], None] = vars(torch._C)["_set_tracing_stat
 DTYPES = torch.float32, torch.float64
 HALVES = torch.bfloat16, torch.float16
 ANY_FLOAT = *DTYPES, *HALVES
+_FEW = 2**16
+"""Elements below which torch rounds, without the cost of a call of a kernel."""
 
 
 class PhaseCall:
@@ -97,25 +99,37 @@ class Call(PhaseCall):
             from ._cuda import run
 
             return run(self, phase, tensors, wanted)
-        given: list[object] = [None if t is None else memory(t) for t in tensors]
+        arrays = [None if t is None else memory(t) for t in tensors]
+        return self._compute(phase, arrays, wanted)
+
+    def _compute(
+        self,
+        phase: str,
+        arrays: Sequence[Array | None],
+        wanted: Collection[str] | None,
+        half: str = "",
+    ) -> tuple[Tensor, ...]:
+        """Run a phase on arrays and return the requested results."""
+        given: list[object] = [*arrays]
         if self.graph is not None:
             given.insert(0, self.graph)
         options: dict[str, Any] = self.host_options
-        results: Sequence[Array | None]
         if phase != "forward":
-            results = self.op.run(phase, given, options, wanted, self.saved)
-        elif self.keeps and self._fresh is None:
-            y, self._fresh = self.op.forward(*given, **options)
-            results = (y,)
-        else:  # one of several evaluations, as over a batch: no intermediates hold for all
-            results, self._fresh, self._kept = self.op.run(phase, given, options), (), ()
+            results = self.op.run(phase, given, options, wanted, self.saved, half=half)
+        else:  # of one of several evaluations, as over a batch, no intermediates hold for all
+            keep = self.keeps and self._fresh is None
+            results = self.op.run(phase, given, options, keep=keep, half=half)
+            count = len(self.op.signature.results)
+            self._fresh = tuple([r for r in results[count:] if r is not None])
+            if not keep:
+                self._kept = ()
+            results = results[:count]
         return tuple([torch.from_numpy(r) for r in results if r is not None])
 
     def _rounded(
         self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None
     ) -> tuple[Tensor, ...]:
         """Run a phase in float32 and round its results to the types of the inputs."""
-        wide = [None if t is None else widened(t) for t in tensors]
         result = rounded_type(self.op, tensors)
         kinds = [None if t is None else t.dtype for t in tensors[: len(self.names)]]
         if wanted is None:
@@ -123,8 +137,18 @@ class Call(PhaseCall):
         else:
             named = zip([*self.names, "gy"], [*kinds, result], strict=True)
             types = [kind or result for name, kind in named if name in wanted]
-        found = self.run(phase, wide, wanted)
-        return tuple([f.to(kind) for f, kind in zip(found, types, strict=True)])
+        rows = self.op.reads_halves(phase, len(tensors))
+        on_host = all(t is None or t.is_cpu for t in tensors)
+        if half := kernels(tensors, rows, result, len(self.names)) if on_host else "":
+            wide = [
+                None if t is None else in_memory(t).view(torch.int16) if row else widened(t)
+                for t, row in zip(tensors, rows, strict=True)
+            ]
+            arrays = [None if t is None else memory(t) for t in wide]
+            found = self._compute(phase, arrays, wanted, half)
+        else:
+            found = self.run(phase, [None if t is None else widened(t) for t in tensors], wanted)
+        return tuple([_rounded(f, kind) for f, kind in zip(found, types, strict=True)])
 
     def take_saved(self) -> tuple[Tensor, ...]:
         """Return the intermediates of the forward pass for the autograd node to save.
@@ -147,6 +171,14 @@ class Call(PhaseCall):
 def widened(tensor: Tensor) -> Tensor:
     """Return the tensor, in float32 if it has half precision."""
     return tensor.float() if tensor.dtype in HALVES else tensor
+
+
+def _rounded(tensor: Tensor, kind: torch.dtype) -> Tensor:
+    """Return a result in float32 as a tensor of a type that may be one of half precision."""
+    if kind not in HALVES or not tensor.is_cpu or tensor.numel() < _FEW:
+        return tensor.to(kind)
+    half = TYPES[str(kind).removeprefix("torch.")]
+    return torch.from_numpy(round_bits(tensor.numpy(), half)).view(kind)
 
 
 def rounded_type(op: Operator, tensors: Sequence[MaybeTensor]) -> torch.dtype:

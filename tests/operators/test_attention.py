@@ -38,6 +38,25 @@ def test_logits_of_ten_thousand(dtype, scale):
 
 
 @every_weighted
+@pytest.mark.parametrize("concat", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_of_single_entries_have_no_gradient(name, concat, dtype):
+    """Passes over destinations and sources see the same numbers, also of averaged heads."""
+    rng = np.random.default_rng(0)
+    graph = pyops.Graph(np.arange(20), np.roll(np.arange(20), 1))
+    heads, width = 3, 5
+    count = {"gat": 2 * heads * width, "gat_v2": heads * width}.get(name)
+    shapes = [(20, heads * width)] * 2 + [count or (20, heads * width)]
+    inputs = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    gy = rng.standard_normal((20, heads * width if concat else width)).astype(dtype)
+    named = dict(zip(OPERATORS[name].signature.inputs, inputs, strict=False))
+    found = OPERATORS[name].backward(graph, **named, gy=gy, heads=heads, concat=concat)
+    gradients = dict(zip(OPERATORS[name].signature.inputs, found, strict=True))
+    scores = ("query", "key") if name == "transformer_conv" else ("x_dst", "attention")
+    assert not any(gradients[n].any() for n in scores)
+
+
+@every_weighted
 @pytest.mark.parametrize("heads", [1, 3, 8])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_where_the_winner_takes_all_the_losers_move_nothing(name, heads, dtype):

@@ -71,7 +71,8 @@ class Sources:
         for name in free:
             self.expand(KERNELS[name], folder / f"{name}.f90")
         for name in KERNELS.keys() - {*free}:
-            for kind in "r4", "r8":
+            half = ("bf16", "fp16") if name in words("fortran/meson.build", "half") else ()
+            for kind in "r4", "r8", *half:
                 self.expand_kernel(name, kind, folder)
         waiting = {path: path.read_text() for path in sorted(folder.glob("*.f90"))}
         known: set[str] = set()
@@ -83,8 +84,9 @@ class Sources:
 
     def expand_kernel(self, name, kind, folder):
         """Generate the source of a kernel for a real kind in a folder."""
-        free = ",".join(words("fortran/meson.build", "kind_free"))
-        before = sys.executable, FORTRAN / "expand.py", kind, free
+        free, half = (words("fortran/meson.build", n) for n in ("kind_free", "half"))
+        modules = f"{','.join(free)}/{','.join(half)}"
+        before = sys.executable, FORTRAN / "expand.py", kind, modules
         self.expand(KERNELS[name], folder / f"{name}_{kind}.f90", before, VECTOR=16)
 
     def expand(self, template, target, before=(), **definitions):

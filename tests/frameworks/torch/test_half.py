@@ -9,8 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import pyops  # noqa: E402
 import pyops.torch as pt  # noqa: E402
-from pyops.torch import nn  # noqa: E402
+from pyops.torch import _call, nn  # noqa: E402
 
 from ...support.small_cases import OPERATORS  # noqa: E402
 from .examples import Example  # noqa: E402
@@ -52,6 +53,28 @@ def derivatives(example, tensors, kind):
     )
     tangent = torch.func.jvp(example, tuple(tensors), tuple(draw(t) for t in tensors))[1]
     return [y, *first, *second, tangent]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_rows_are_read_as_they_are(kind, monkeypatch):
+    """No float32 copy is made of tensors that the kernels read; results of any size are rounded."""
+    copied = []
+    monkeypatch.setattr(_call, "widened", lambda t: copied.append(t) or t.float())
+    monkeypatch.setattr("pyops._call.half.FEW_FP16", 0)
+    graph = pyops.Graph(np.arange(3000), np.roll(np.arange(3000), -1))
+    for columns in 4, 64:
+        x = torch.randn(3000, columns).to(kind).requires_grad_()
+        y = pt.aggregate(graph, x)
+        (gx,) = torch.autograd.grad(y, x, y.detach() * 2)
+        assert torch.equal(y, x.roll(1, 0))
+        assert torch.equal(gx, 2 * x)
+    assert not copied
+    edge = torch.randn(3000, 3)
+    y = pt.aggregate(graph, x, edge)
+    assert y.dtype is kind
+    assert torch.equal(y[:, :64], x.roll(1, 0))
+    assert torch.equal(y[:, 64:], edge.to(kind).roll(1, 0))
+    assert any(t is x or t.shape == x.shape for t in copied)
 
 
 @pytest.mark.parametrize("kind", TYPES)
