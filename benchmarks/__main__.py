@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks import machine, nodes, products, report
+from benchmarks import half, machine, nodes, products, report
 from benchmarks import rows as rows_of_any_size
 from benchmarks.cases import CASES, QUICK, TINY
 from benchmarks.limits import Limits
@@ -21,7 +21,8 @@ def arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small cases, about a minute")
-    parts = [*sorted({case.operator for case in CASES}), "elementwise", "nodes", "products", "rows"]
+    parts = sorted({case.operator for case in CASES})
+    parts += ["elementwise", "half", "nodes", "products", "rows"]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="default: all")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="default: all")
     parser.add_argument(
@@ -101,6 +102,10 @@ def main() -> int:
         lines = list(elementwise.measure(options.threads, rounds))
         table = report.table([elementwise.HEAD, *(line.cells() for line in lines)])
         text += f"\n## Elementwise\n\n{elementwise.PREAMBLE}\n\n{table}\n"
+    if "half" in options.only:
+        halves = list(half.measure(options.threads, rounds))
+        table = report.table([half.HEAD, *(line.cells() for line in halves)])
+        text += f"\n## Half precision\n\n{half.PREAMBLE}\n\n{table}\n"
     if "nodes" in options.only:
         cost = nodes.measure()
         text += f"\n## Nodes\n\n{nodes.PREAMBLE}\n\n{report.table([nodes.HEAD, cost.cells()])}\n"
@@ -113,6 +118,8 @@ def main() -> int:
     everything = report.json_ready(facts, versions, settings, rows, rates, overhead, timings)
     if "elementwise" in options.only:
         everything["elementwise"] = [vars(line) for line in lines]
+    if "half" in options.only:
+        everything["half"] = [vars(line) for line in halves]
     if "nodes" in options.only:
         everything["nodes"] = vars(cost)
     if "rows" in options.only and limits:
