@@ -12,7 +12,12 @@ from benchmarks.rows import shortest
 
 SIZES = (100_000, 32, 256), (400_000, 8, 64), (2_000, 16, 64)
 """Nodes, edges into each, columns."""
-HEADS = 4
+OPERATORS = {
+    "aggregate sum": (pyops.aggregate, {"reduce": "sum"}),
+    "aggregate max": (pyops.aggregate, {"reduce": "max"}),
+    "gat": (pyops.gat, {"heads": 4}),
+}
+"""Operator and options, by name."""
 HEAD = [
     *("operator", "nodes", "edges", "columns", "phase", "threads"),
     *("float32", "bfloat16", "float16"),
@@ -50,43 +55,37 @@ def types() -> list[type]:
 
 def calls(name: str, graph: pyops.Graph, x: np.ndarray) -> dict[str, Callable[[], object]]:
     """Return a call forward, and one forward and backward."""
-    rng = np.random.default_rng(1)
-    if name == "gat":
-        a = rng.standard_normal(2 * x.shape[1], dtype=np.float32)
-        op, inputs = partial(pyops.gat, heads=HEADS), (x, x, a)
-        backward = partial(pyops.gat.backward, heads=HEADS)
-    else:
-        reduce = name.partition(" ")[2]
-        op, inputs = partial(pyops.aggregate, reduce=reduce), (x,)
-        backward = partial(pyops.aggregate.backward, reduce=reduce)
-    gy = x[: graph.num_dst]
+    op, options = OPERATORS[name]
+    weights = np.random.default_rng(1).standard_normal(2 * x.shape[1], dtype=np.float32)
+    inputs = (x, x, weights) if op is pyops.gat else (x,)
+    forward = partial(op, graph, *inputs, **options)
 
     def both() -> None:
-        op(graph, *inputs)
-        backward(graph, *inputs, gy=gy)
+        forward()
+        op.backward(graph, *inputs, gy=x, **options)
 
-    return {"forward": partial(op, graph, *inputs), "and backward": both}
+    return {"forward": forward, "and backward": both}
 
 
 def measure(counts: list[int], rounds: int) -> Iterator[Line]:
     rng = np.random.default_rng(0)
     before = pyops.get_num_threads()
     try:
-        for nodes, degree, columns in SIZES:
+        for sizes in SIZES:
+            nodes, degree, columns = sizes
             src = rng.integers(nodes, size=nodes * degree)
             graph = pyops.Graph(src, np.repeat(np.arange(nodes), degree), nodes, nodes)
             x = rng.standard_normal((nodes, columns), dtype=np.float32)
-            for name in "aggregate sum", "aggregate max", "gat":
+            repeats = max(1, 2_000_000 // src.size)
+            for name in OPERATORS:
                 each = [calls(name, graph, placed(x.astype(kind))) for kind in types()]
                 for count in counts:
                     pyops.set_num_threads(count)
                     for phase in each[0]:
-                        repeats = max(1, 2_000_000 // src.size)
                         some = [partial(repeated, c[phase], repeats) for c in each]
                         times = [shortest(1, *some) for _ in range(rounds + 1)][1:]
                         ratios = np.median([[t[0] / other for other in t[1:]] for t in times], 0)
                         seconds = float(np.median(times, 0)[0]) / repeats
-                        sizes = nodes, degree, columns
                         yield Line(name, *sizes, phase, count, seconds, tuple(ratios.tolist()))
     finally:
         pyops.set_num_threads(before)

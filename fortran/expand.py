@@ -13,25 +13,24 @@ import sys
 from pathlib import Path
 
 KINDS = {"r4": "c_float", "r8": "c_double"}
-HALVES = "bf16", "fp16"
 INTERFACES = re.compile(r"^ *interface\n.*?^ *end interface\n", re.DOTALL | re.MULTILINE)
 
 
 def expand(text: str, kind: str, free: set[str], half: set[str]) -> str:
+    narrow = kind not in KINDS
+
     def suffixed(match: re.Match[str]) -> str:
         if match[2] in free or match[2].endswith(tuple(f"_{k}" for k in KINDS)):
             return match[0]
-        own = kind not in HALVES or match[2] in half
-        return f"{match[0]}_{kind if own else 'r4'}"
+        return f"{match[0]}_{'r4' if narrow and match[2] not in half else kind}"
 
     interfaces = iter(INTERFACES.findall(text))
     text = INTERFACES.sub("@interface@", text)
     name = KINDS.get(kind, "c_float")
-    names = f"{name}, wp => {name}{', c_int16_t' * (kind in HALVES)}"
+    names = f"{name}, wp => {name}{', c_int16_t' * narrow}"
     text = text.replace("use pyops_precision, only: wp\n", f"use iso_c_binding, only: {names}\n")
     text = text.replace("real(wp", f"real({name}")
-    row = "integer(c_int16_t" if kind in HALVES else f"real({name}"
-    text = text.replace("real(xp", row)
+    text = text.replace("real(xp", "integer(c_int16_t" if narrow else f"real({name}")
     text = re.sub(r"\b((?:module|use) pyops_)(\w+)", suffixed, text)
     text = re.sub(r'\bname="pyops_\w+', rf"\g<0>_{kind}", text)
     return re.sub("@interface@", lambda _: next(interfaces), text)

@@ -90,24 +90,6 @@ class pyops_process:
     @staticmethod
     def release_before_fork() -> None: ...
 
-class pyops_half_precision:
-    @staticmethod
-    def widen_bf16(
-        count: int, threads: int, source: NDArray[np.int16], target: NDArray[np.float32]
-    ) -> None: ...
-    @staticmethod
-    def widen_fp16(
-        count: int, threads: int, source: NDArray[np.int16], target: NDArray[np.float32]
-    ) -> None: ...
-    @staticmethod
-    def round_bf16(
-        count: int, threads: int, source: NDArray[np.float32], target: NDArray[np.int16]
-    ) -> None: ...
-    @staticmethod
-    def round_fp16(
-        count: int, threads: int, source: NDArray[np.float32], target: NDArray[np.int16]
-    ) -> None: ...
-
 class pyops_graph:
     @staticmethod
     def pack_rows(
@@ -357,15 +339,20 @@ def kernel_type(argument: Argument, real: str, row: str) -> str:
 def kernels() -> str:
     """Return the stub of the compiled procedures, of which those of operators return a status."""
     from ._call.operator import OPERATORS
-    from ._schema import interfaces, variants
+    from ._schema import HALVES, interfaces, variants
 
-    text = KERNELS
+    text = f"{KERNELS}\nclass pyops_half_precision:\n"
+    for name, source, target in ("widen", "int16", "float32"), ("round", "float32", "int16"):
+        taken = f"source: NDArray[np.{source}], target: NDArray[np.{target}]"
+        for half in HALVES:
+            head = f"def {name}_{half}(count: int, threads: int, {taken}) -> None: ..."
+            text += f"    @staticmethod\n    {head}\n"
     for name in dict.fromkeys(op.declaration for op in OPERATORS.values()):
         for variant, (real, row) in variants(name, PACKAGE / "ops").items():
             text += f"\nclass pyops_{name}_{variant}:\n"
             for p in interfaces(name, PACKAGE / "ops").values():
-                taken = (f"{a.name}: {kernel_type(a, real, row)}" for a in p.arguments[:-1])
-                text += f"    @staticmethod\n    def {p.name}({', '.join(taken)}) -> int: ...\n"
+                arrays = (f"{a.name}: {kernel_type(a, real, row)}" for a in p.arguments[:-1])
+                text += f"    @staticmethod\n    def {p.name}({', '.join(arrays)}) -> int: ...\n"
     return text
 
 

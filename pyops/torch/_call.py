@@ -140,15 +140,14 @@ class Call(PhaseCall):
         rows = self.op.reads_halves(phase, len(tensors))
         on_host = all(t is None or t.is_cpu for t in tensors)
         if half := kernels(tensors, rows, result, len(self.names)) if on_host else "":
-            wide = [
-                None if t is None else in_memory(t).view(torch.int16) if row else widened(t)
+            arrays = [
+                None if t is None else bits(t) if row else memory(widened(t))
                 for t, row in zip(tensors, rows, strict=True)
             ]
-            arrays = [None if t is None else memory(t) for t in wide]
             found = self._compute(phase, arrays, wanted, half)
         else:
             found = self.run(phase, [None if t is None else widened(t) for t in tensors], wanted)
-        return tuple([_rounded(f, kind) for f, kind in zip(found, types, strict=True)])
+        return tuple([rounded(f, kind) for f, kind in zip(found, types, strict=True)])
 
     def take_saved(self) -> tuple[Tensor, ...]:
         """Return the intermediates of the forward pass for the autograd node to save.
@@ -173,7 +172,7 @@ def widened(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in HALVES else tensor
 
 
-def _rounded(tensor: Tensor, kind: torch.dtype) -> Tensor:
+def rounded(tensor: Tensor, kind: torch.dtype) -> Tensor:
     """Return a result in float32 as a tensor of a type that may be one of half precision."""
     if kind not in HALVES or not tensor.is_cpu or tensor.numel() < _FEW:
         return tensor.to(kind)
@@ -235,6 +234,12 @@ def without_tracing() -> Iterator[None]:
 def memory(tensor: Tensor) -> Array:
     """Return the memory of a tensor as an array."""
     array: Array = in_memory(tensor).numpy()
+    return array
+
+
+def bits(tensor: Tensor) -> Array:
+    """Return the memory of a tensor of half precision as 16-bit integers."""
+    array: Array = in_memory(tensor).view(torch.int16).numpy()
     return array
 
 

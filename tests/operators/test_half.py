@@ -57,9 +57,9 @@ def assert_rounded(got, expected, kinds, slack=0.0):
         if not slack or not np.isfinite(other).all() or not other.size:
             assert rounded(other, kind).tobytes() == one.tobytes()
             continue
-        room = slack * np.abs(other).max()
-        assert (rounded(other - room, kind) <= one).all()
-        assert (one <= rounded(other + room, kind)).all()
+        margin = slack * np.abs(other).max()
+        assert (rounded(other - margin, kind) <= one).all()
+        assert (one <= rounded(other + margin, kind)).all()
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -193,7 +193,7 @@ def test_rows_are_read_as_they_are(name, width, kind, monkeypatch):
     kinds = [a.dtype for a in arrays.values()]
     convert = half._wide
     for option in options:
-        (y,) = op.run("forward", [graph, *map(convert, in_order(op, arrays))], option)
+        y = op(graph, **{n: convert(a) for n, a in arrays.items()}, **option)
         gy, h = rounded(y, kind), {"h" + n: a for n, a in arrays.items()}
         calls = {
             "forward": [*arrays],
@@ -232,10 +232,6 @@ def test_parameters_alone(name, kind):
 def only_parameters(array):
     assert not half.is_half(array)
     return array
-
-
-def in_order(op, arrays):
-    return [arrays.get(name) for name in op.signature.inputs]
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -119,7 +119,8 @@ def single():
             right = pyops.orthonormalize(basis)
             assert (y.any(0) == right.any(0)).all()
             assert np.abs(y - right).max() <= 3e-6
-            assert np.abs(y.T @ y - np.diag(right.any(0))).max() < 3e-6
+            y = y.astype(float)  # sums of the check add no errors of float32
+            assert np.abs(y.T @ y - np.diag(right.any(0))).max() < 1e-6
     for name in OVER_POINTS:
         compare(Shared(problem_of(name, 12 * DEVICES, 3)), dtypes=[np.float32], condition=10)
     jax.config.update("jax_enable_x64", True)
