@@ -35,8 +35,8 @@ MODULES = (
     "pyops.compat.pylibcugraphops.pytorch.operators",
 )
 
-NUMPY = "pyops.compat.pylibcugraphops.operators"
-"""Module that needs no framework, so that it can be imported."""
+NUMPY = "pyops.compat.pylibcugraphops.operators", "pyops.compat.pylibcugraphops.dimenet"
+"""Modules that need no framework, so that they can be imported."""
 
 
 def source(module: str) -> Path:
@@ -60,6 +60,9 @@ def public(module: str) -> Iterator[tuple[str, str]]:
             yield from ((a.name, defining) for a in node.names if a.asname == a.name)
         elif isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name[0] != "_":
             yield node.name, module
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):  # made by a call
+            names = (t.id for t in node.targets if isinstance(t, ast.Name) and t.id[0] != "_")
+            yield from ((name, module) for name in names if name.islower())
 
 
 def documented(node: ast.ClassDef | ast.FunctionDef) -> str:
