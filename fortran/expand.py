@@ -3,7 +3,7 @@
 Sources have plain names and reals of kind `wp`; rows of features have kind `xp`. In the expansion
 both are c_float or c_double, and the names of modules and of bindings end in _r4 or _r8. In
 expansions for rows of half precision wp is c_float, rows are integers of 16 bits, and names end in
-_bf16 or _fp16. FREE lists the modules, separated by commas, that do not depend on the kind, HALF
+_bf16. FREE lists the modules, separated by commas, that do not depend on the kind, HALF
 those that have such expansions; the others are used as _r4. Names that already end in _r8 are kept.
 """
 

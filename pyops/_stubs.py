@@ -339,12 +339,12 @@ def kernel_type(argument: Argument, real: str, row: str) -> str:
 def kernels() -> str:
     """Return the stub of the compiled procedures, of which those of operators return a status."""
     from ._call.operator import OPERATORS
-    from ._schema import HALVES, interfaces, variants
+    from ._schema import interfaces, variants
 
     text = f"{KERNELS}\nclass pyops_half_precision:\n"
     for name, source, target in ("widen", "int16", "float32"), ("round", "float32", "int16"):
         taken = f"source: NDArray[np.{source}], target: NDArray[np.{target}]"
-        for half in HALVES:
+        for half in "bf16", "fp16":
             head = f"def {name}_{half}(count: int, threads: int, {taken}) -> None: ..."
             text += f"    @staticmethod\n    {head}\n"
     for name in dict.fromkeys(op.declaration for op in OPERATORS.values()):

@@ -19,7 +19,7 @@ pyops {version}: differentiable graph and neural-operator kernels.
 
 Link with -lpyops; pkg-config and CMake know it as pyops. Every procedure comes for float (_r4) and
 double (_r8). Some read features and cotangents of half precision, too: int16_t holds the bits of
-bfloat16 (_bf16) or of IEEE 754's binary16 (_fp16), all else is float. Arrays are contiguous in C
+bfloat16 (_bf16), all else is float. Arrays are contiguous in C
 order, [rows][columns] with the columns side by side; an array that is optional, not wanted, not
 given or without elements may be NULL. One that is written may share no memory with any other.
 Nothing here checks shapes or indices but pyops_pack_edges.
@@ -209,7 +209,7 @@ def write_header(version: str, tables: Path, sources: list[Path]) -> str:
     orders = read_blocks(tables / "blocks.py")
     named: dict[str, list[Path]] = {}
     for source in sources:
-        named.setdefault(re.sub(r"_(r[48]|bf16|fp16)$", "", source.stem), []).append(source)
+        named.setdefault(re.sub(r"_(r[48]|bf16)$", "", source.stem), []).append(source)
     for name in sorted(named, key=lambda name: (operators / f"{name}.py").is_file()):
         texts = [source.read_text() for source in named[name]]
         if declaration := read_declaration(operators, name, orders):

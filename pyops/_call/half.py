@@ -1,18 +1,18 @@
 """Calls with arrays of half precision: arithmetic in float32, results rounded once.
 
 Half-precision types are `numpy.float16` and bfloat16, which ml_dtypes adds to NumPy. Rows of
-features determine the type of a result; parameters may be float32. Some kernels read the rows as
-they are, see `Phase.reading`; for others a call converts its arrays.
+features determine the type of a result; parameters may be float32. Some kernels read rows of
+bfloat16 as they are, see `Phase.reading`; for others a call converts its arrays.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from .. import _kernels
+from .._schema import HALVES
 from .arrays import check_outputs, check_place, check_target, kind_of, on_device
 from .memory import new_array
 from .plan import HALF
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from .types import Array
 
 TYPES = {"bfloat16": "bf16", "float16": "fp16"}
-"""Names of the types, and those of the kernels that read them."""
-FEW_FP16 = 2**22
-"""Elements of rows below which those of float16 are converted: their float32 copies stay in caches,
-and kernels take longer to widen them with each read. Those of bfloat16 take an instruction."""
+"""Names of the types, and those of the kernels that convert them."""
 ROWS = "num_src", "num_dst", "num_edges", "num_entries", "num_samples", "points"
 """First axes of arrays that are no parameters."""
 Type = TypeVar("Type")
@@ -70,23 +67,20 @@ def result_type(
     return found[0] if any(t in halves and i.shape[0].text in ROWS for i, t in pairs) else single
 
 
-def kernels(arrays: Sequence[Any], rows: Sequence[bool], kind: object, inputs: int) -> str:
+def kernels(arrays: Sequence[Any], rows: Sequence[bool], kind: object) -> str:
     """Return which kernels read some arrays or tensors as they are, "" for none.
 
-    These need the same type of all `rows`, and others of it or float32. The arrays may be None; so
-    many of them are inputs.
+    These need the same type of all `rows`, and others of it or float32. The arrays may be None.
     """
     name = str(kind).removeprefix("torch.")
     half = TYPES.get(name, "")
-    if not half or len(arrays) != len(rows) or not any(rows):
+    if half not in HALVES or len(arrays) != len(rows) or not any(rows):
         return ""
     for array, row in zip(arrays, rows, strict=True):
         allowed = (name,) if row else (name, "float32")
         if array is not None and str(array.dtype).removeprefix("torch.") not in allowed:
             return ""
-    read = [a for a, row in zip(arrays[:inputs], rows, strict=False) if row and a is not None]
-    few = half == "fp16" and sum(math.prod(a.shape) for a in read) < FEW_FP16
-    return "" if few else half
+    return half
 
 
 def _bits(array: Any) -> Any:
@@ -144,7 +138,7 @@ def run(
     arrays = given[first:]
     rows = phase.reads_halves(len(arrays))
     on_host = all(a is None or isinstance(a, np.ndarray) for a in arrays)
-    half = kernels(arrays, rows, result, len(inputs)) if on_host else ""
+    half = kernels(arrays, rows, result) if on_host else ""
     if half:
         phase = phase.reading(half)
     else:

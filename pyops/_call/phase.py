@@ -130,7 +130,7 @@ class Phase:
     def reading(self, half: str) -> Phase:
         """Return this phase with kernels that read the arrays `rows` as 16-bit integers.
 
-        These are the bits of numbers of half precision; `half` is bf16 or fp16. All other arrays,
+        These are the bits of numbers of half precision; `half` names their kind. All other arrays,
         and the results, are float32.
         """
         found = self._reading.get(half)

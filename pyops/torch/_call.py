@@ -139,7 +139,7 @@ class Call(PhaseCall):
             types = [kind or result for name, kind in named if name in wanted]
         rows = self.op.reads_halves(phase, len(tensors))
         on_host = all(t is None or t.is_cpu for t in tensors)
-        if half := kernels(tensors, rows, result, len(self.names)) if on_host else "":
+        if half := kernels(tensors, rows, result) if on_host else "":
             arrays = [
                 None if t is None else bits(t) if row else memory(widened(t))
                 for t, row in zip(tensors, rows, strict=True)

