@@ -155,6 +155,7 @@ CASES = (
     Case("degree_normalised", nodes=20_000, degree=25, width=256, phases=FIRST_ORDER),
     Case("hetero_basis", nodes=5000, degree=25, width=64, hidden=8, one_thread=True),
     Case("edge_update", nodes=20_000, degree=8, width=64, one_thread=True),
+    Case("edge_mlp", nodes=20_000, degree=8, width=128, hidden=128, one_thread=True),
     Case("edge_to_edge", nodes=20_000, degree=4, width=256, one_thread=True),
     # Ten million edges and a million nodes, with uniform and with skewed degrees.
     Case("gno_conv", nodes=312_500, hidden=16, width=16, phases=FIRST_ORDER, peers=ALONE),
@@ -197,6 +198,7 @@ QUICK = (
     Case("gno_conv", nodes=60, width=32, phases=FIRST_ORDER, one_thread=True, plotted=True),
     Case("gno_kernel", nodes=250, width=16, one_thread=True),
     Case("gno_aggregate", nodes=250, width=16, one_thread=True),
+    Case("edge_mlp", nodes=500, degree=8, width=32, hidden=32, one_thread=True),
     Case("kernel_conv", nodes=250, width=16, one_thread=True),
     Case("kernel_conv", nodes=250, kernel="diagonal", one_thread=True),
     Case("integral_transform", nodes=250, kernel="diagonal", one_thread=True),

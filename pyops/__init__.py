@@ -15,6 +15,8 @@ from .ops.aggregate import aggregate as aggregate
 from .ops.degree_normalised import degree_normalised as degree_normalised
 from .ops.dimenet_aggregate import dimenet_aggregate as dimenet_aggregate
 from .ops.edge_difference import edge_difference as edge_difference
+from .ops.edge_mlp import edge_mlp as edge_mlp
+from .ops.edge_network import edge_network as edge_network
 from .ops.edge_to_edge import edge_to_edge as edge_to_edge
 from .ops.edge_update import edge_update as edge_update
 from .ops.elem_scale import elem_scale as elem_scale

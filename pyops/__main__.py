@@ -29,8 +29,8 @@ _SIZES = {
     "in_features": 5,
 }
 _SIZES |= {"out_features": 3, "hidden": 6, "dim": 2, "num_samples": 5, "points": 9, "modes": 4}
-_SIZES |= {"width": 6, "heads": 2, "edge_width": 2, "out_width": 12, "x_width": 4}
-_SIZES |= {"width": 6, "max_degree": 4, "num_spherical": 4, "num_radial": 3, "exponent": 5}
+_SIZES |= {"width": 6, "heads": 2, "edge_width": 2, "out_width": 12, "x_width": 4, "depth": 2}
+_SIZES |= {"max_degree": 4, "num_spherical": 4, "num_radial": 3, "exponent": 5}
 _SIZES |= {
     "channels": 5,
     "middle": 3,
@@ -132,8 +132,11 @@ def quick_check(operator: Operator) -> float:
     options: dict[str, Any] = {
         name: _SIZES[name] if o.is_size else o.default for name, o in signature.options.items()
     }
+    sizes = dict(_SIZES)
+    for name, size in signature.follows(options, ()).items():
+        sizes[name] = size.value(sizes)
     inputs: list[object] = [
-        rng.standard_normal([size.value(_SIZES) for size in i.shape])
+        rng.standard_normal([size.value(sizes) for size in i.shape])
         for i in signature.inputs.values()
     ]
     if signature.has_graph:

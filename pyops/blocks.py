@@ -8,10 +8,15 @@ differentiable, and the layouts are those of the operators.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+import itertools
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ._call.arrays import check_size
 from ._libraries import check_parts, library_of, split
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Array: TypeAlias = Any
 """An array of any of the libraries."""
@@ -304,3 +309,152 @@ def unpack_dimenet(weights: Array, *, channels: int) -> DimenetBlock:
             f"got shape {tuple(weights.shape)}"
         )
     return DimenetBlock(weights[:-channels], weights[-channels:])
+
+
+class EdgeNetworkBlock(NamedTuple):
+    """Parts of a block of `edge_mlp` and `edge_network`, views into it."""
+
+    first: tuple[Array, Array | None, Array | None]
+    """Weights of the first layer for sources, destinations and edges, (hidden, width) each."""
+    weights: tuple[Array, ...]
+    """Weights of the other layers."""
+    biases: tuple[Array, ...]
+    """Biases of all layers."""
+    scale: Array | None
+    shift: Array | None
+
+
+def pack_edge_network(
+    weights: Sequence[Array],
+    biases: Sequence[Array],
+    scale: Array | None = None,
+    shift: Array | None = None,
+    *,
+    src_width: int,
+    dst_width: int = 0,
+) -> Array:
+    """Pack the layers of a network of entries into one block.
+
+    Parameters
+    ----------
+    weights : sequence of arrays, shapes (hidden, src_width + dst_width + edge_width), \
+(hidden, hidden), ..., (out_features, hidden)
+        As the weights of torch ``Linear`` layers; the columns of the first belong to the features
+        of sources, destinations and edges, in this order.
+    biases : sequence of arrays, shapes (hidden,), ..., (out_features,)
+    scale, shift : array, shape (out_features,), optional
+        Of the norm.
+    src_width, dst_width : int
+        Columns of the first weight that belong to sources and destinations.
+
+    Returns
+    -------
+    array, shape (P,)
+        W_src | W_dst | W_edge | b_1 | W_2 | b_2 | ... | scale | shift, the matrices in row-major
+        order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a part is not a float32 or float64 array like the others, or has the wrong shape.
+    """
+    caller = "pack_edge_network"
+    if len(weights) < 2 or len(weights) != len(biases):
+        raise ValueError(
+            f"{caller}: expected as many weights as biases, two or more, got {len(weights)} and "
+            f"{len(biases)}"
+        )
+    given = {f"weights[{n}]": weight for n, weight in enumerate(weights)}
+    given |= {f"biases[{n}]": bias for n, bias in enumerate(biases)}
+    if (scale is None) != (shift is None):
+        raise ValueError(f"{caller}: expected scale and shift, or neither")
+    given |= {} if scale is None else {"scale": scale, "shift": shift}
+    library, parts = check_parts(caller, given)
+    src = check_size(f"{caller}: src_width", src_width)
+    dst = check_size(f"{caller}: dst_width", dst_width, 0)
+    first = tuple(parts["weights[0]"].shape)
+    if len(first) != 2 or 0 in first or src + dst > first[1]:
+        raise ValueError(
+            f"{caller}: weights[0]: expected (hidden, columns) with at least "
+            f"src_width+dst_width={src + dst} columns, got {first}"
+        )
+    last = parts[f"weights[{len(weights) - 1}]"]
+    hidden, out = first[0], len(last) if last.ndim else 0
+    sizes = [hidden] * (len(weights) - 1) + [out]
+    expected: dict[str, tuple[int, ...]]
+    expected = {f"weights[{n}]": (sizes[n], hidden) for n in range(1, len(weights))}
+    expected |= {f"biases[{n}]": (size,) for n, size in enumerate(sizes)}
+    expected |= {} if scale is None else {"scale": (out,), "shift": (out,)}
+    for name, shape in expected.items():
+        if (got := tuple(parts[name].shape)) != shape or 0 in shape:
+            raise ValueError(f"{caller}: {name}: expected shape {shape}, got {got}")
+    matrix = parts["weights[0]"]
+    flat = [matrix[:, :src], matrix[:, src : src + dst], matrix[:, src + dst :], parts["biases[0]"]]
+    for n in range(1, len(weights)):
+        flat += [parts[f"weights[{n}]"], parts[f"biases[{n}]"]]
+    flat += [] if scale is None else [parts["scale"], parts["shift"]]
+    return library.concatenate([part.reshape(-1) for part in flat])
+
+
+def unpack_edge_network(
+    block: Array,
+    *,
+    src_width: int,
+    dst_width: int = 0,
+    edge_width: int = 0,
+    hidden: int,
+    depth: int = 1,
+    norm: str = "none",
+) -> EdgeNetworkBlock:
+    """Return views of the parts of a block, or of the gradient of one.
+
+    Parameters
+    ----------
+    block : array, shape (P,)
+    src_width, dst_width, edge_width : int
+        Columns of the first weight that belong to sources, destinations and edges.
+    hidden : int
+        Number of units of each hidden layer.
+    depth : int
+        Number of hidden layers.
+    norm : {"none", "layer"}
+
+    Returns
+    -------
+    EdgeNetworkBlock
+        Named views: writing to them writes to the block.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the block is not a float32 or float64 vector of such a length.
+    """
+    caller = "unpack_edge_network"
+    library_of(block).check(f"{caller}: block", block)
+    if norm not in ("none", "layer"):
+        raise ValueError(f"{caller}: norm: expected 'none' or 'layer', got {norm!r}")
+    hidden, depth = check_size(f"{caller}: hidden", hidden), check_size(f"{caller}: depth", depth)
+    widths = [
+        check_size(f"{caller}: src_width", src_width),
+        check_size(f"{caller}: dst_width", dst_width, 0),
+        check_size(f"{caller}: edge_width", edge_width, 0),
+    ]
+    length = len(block) if block.ndim == 1 else 0
+    start = hidden * (sum(widths) + 1) + (depth - 1) * hidden * (hidden + 1)
+    out, rest = divmod(length - start, hidden + 1 + 2 * (norm == "layer"))
+    if rest or out < 1:
+        raise ValueError(
+            f"{caller}: block: expected length hidden*(src_width+dst_width+edge_width+1)"
+            f"+(depth-1)*hidden*(hidden+1)+out_features*(hidden+{3 if norm == 'layer' else 1}) "
+            f"with {hidden=}, {depth=} and widths {widths}, got shape {tuple(block.shape)}"
+        )
+    shapes: list[tuple[int, ...]] = [*((hidden, width) for width in widths), (hidden,)]
+    shapes += [(hidden, hidden), (hidden,)] * (depth - 1) + [(out, hidden), (out,)]
+    shapes += [(out,), (out,)] if norm == "layer" else []
+    places = [*itertools.accumulate(math.prod(shape) for shape in shapes)]
+    parts = [p.reshape(s) for p, s in zip(split(block, *places[:-1]), shapes, strict=True)]
+    source, *others = parts[:3]
+    target, edge = (p if width else None for p, width in zip(others, widths[1:], strict=True))
+    scale, shift = (parts.pop(-2), parts.pop()) if norm == "layer" else (None, None)
+    first = source, target, edge
+    return EdgeNetworkBlock(first, tuple(parts[4::2]), tuple(parts[3::2]), scale, shift)

@@ -39,7 +39,15 @@ SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "
 SIGNS |= {"negative": "-"}
 """Operators of Fortran that stand for functions."""
 SIZES = {"num_src": 5, "num_dst": 4, "num_edges": 12, "num_entries": 12, "num_samples": 12}
-SIZES |= {"dim": 3, "hidden": 8, "in_features": 4, "out_features": 2, "columns": 2, "width": 3}
+SIZES |= {
+    "dim": 3,
+    "hidden": 8,
+    "depth": 1,
+    "in_features": 4,
+    "out_features": 2,
+    "columns": 2,
+    "width": 3,
+}
 SIZES |= {"x_width": 3, "edge_width": 2, "own_width": 2, "src_width": 3, "dst_width": 2}
 SIZES |= {"heads": 2, "num_bases": 2, "points": 9, "modes": 4, "max_degree": 2}
 SIZES |= {"num_spherical": 7, "num_radial": 6, "exponent": 5, "channels": 4, "middle": 3}

@@ -134,7 +134,11 @@ def read_blocks(file: Path) -> dict[str, str]:
             order = re.search(r"^Returns\n-+\n.*\n((?: .*\n)+)", doc, re.MULTILINE)
             if order is None:
                 raise SystemExit(f"{node.name}: no order of its parts")
-            parts = re.findall(r"^(\w[\w, ]*) : array, shape (\(.*?\))", doc, re.MULTILINE)
+            parts = re.findall(
+                r"^(\w[\w, ]*) : (?:array, shape|sequence of arrays, shapes) (\(.*\))",
+                doc,
+                re.MULTILINE,
+            )
             texts = parameters(doc)
             lines = [
                 f"{names} {shape}" + (f", {text[0].lower()}{text[1:]}".rstrip(".") if text else "")

@@ -271,7 +271,10 @@ def check_part(label: str, array: object) -> DeviceArray:
     return found
 
 
-PRECISE = ("gno_conv", "gno_kernel", "kernel_conv", "ono_", "lno_", "orthonormalize", "dimenet")
+PRECISE = (
+    "gno_conv", "gno_kernel", "kernel_conv", "edge_mlp", "edge_network", "ono_", "lno_",
+    "orthonormalize", "dimenet",
+)  # fmt: skip
 """Prefixes of the operators that multiply matrices by cuBLAS."""
 
 

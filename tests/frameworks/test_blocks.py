@@ -13,12 +13,14 @@ SHAPES = {
     "gat": {"a_src": (3, 2), "a_dst": (3, 2), "a_edge": (3, 4)},
     "basis": {"basis": (6, 3)},
     "dimenet": {"A": (6, 3), "B": (4, 3)},
+    "edge_network": {"W_src": (5, 3), "b_1": (5,), "W_2": (4, 5), "b_2": (4,)},
 }
 SIZES = {
     "gno": {"dim": 2, "hidden": 5},
     "gat": {"heads": 3, "width": 2},
     "basis": {"modes": 3},
     "dimenet": {"channels": 4},
+    "edge_network": {"src_width": 3, "hidden": 5},
 }
 every_block = pytest.mark.parametrize("name", SHAPES)
 
@@ -72,8 +74,17 @@ def drawn(name, dtype=np.float64):
 
 
 def functions(name):
-    unpack = functools.partial(getattr(blocks, f"unpack_{name}"), **SIZES[name])
-    return getattr(blocks, f"pack_{name}"), unpack
+    """Return the functions that pack parts, and that unpack a block into them."""
+    pack, unpack = (getattr(blocks, f"{verb}_{name}") for verb in ("pack", "unpack"))
+    unpack = functools.partial(unpack, **SIZES[name])
+    if name != "edge_network":
+        return pack, unpack
+
+    def layers(block):
+        first, weights, biases, *_ = unpack(block)
+        return first[0], biases[0], weights[0], biases[1]
+
+    return (lambda *parts: pack(parts[::2], parts[1::2], src_width=3)), layers
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -18,6 +18,7 @@ TABLE = [
 ]
 SMOOTH = [case for case in TABLE if "relu" not in dict(case.choices).values()]
 WIDTHS = {"hidden": 3, "in_features": 2, "out_features": 3, "columns": 3, "channels": 2}
+WIDTHS |= {"depth": 1, "src_width": 2, "dst_width": 1, "edge_width": 2}
 
 
 def changed(results, others, tolerance=0):
@@ -102,4 +103,5 @@ def test_relu_lets_nan_pass_like_the_others(case, phase):
     pairs = zip(entries(relu, phase), entries(silu, phase), strict=True)
     for (where, put), (_, put_other) in pairs:
         both = zip(put(lambda x: np.nan), put_other(lambda x: np.nan), strict=True)
-        assert all((np.isnan(a) == np.isnan(b)).all() for a, b in both), where
+        given = ((a, b) for a, b in both if a is not None)
+        assert all((np.isnan(a) == np.isnan(b)).all() for a, b in given), where

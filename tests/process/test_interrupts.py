@@ -34,6 +34,9 @@ def heavy(name):
     if name == "gno_kernel":
         graph = pyops.Graph(*np.zeros((2, 20_000), int), 1)
         widths = {"hidden": 8192, "in_features": 16, "out_features": 16}
+    elif name in ("edge_mlp", "edge_network"):
+        graph = pyops.Graph(*np.zeros((2, 200_000), int), 1)
+        widths = {"hidden": 256, "depth": 4}
     elif name == "gno_aggregate":
         ends = np.random.default_rng(0).integers(0, 100, (2, 4_000_000))
         graph = shared(*ends, np.zeros(len(ends[0]), int), 100, 100, 1)

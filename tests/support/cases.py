@@ -13,7 +13,7 @@ from pyops._call import operator
 from pyops._call.compound import COMPOUNDS
 from pyops._call.operator import Operator
 
-from ..reference import gat, gat_v2
+from ..reference import edge_mlp, edge_network, gat, gat_v2
 from ..reference.gno_kernel import preactivations
 from .graphs import GRAPHS, reverses
 
@@ -29,21 +29,24 @@ PAIRED = [name for name, op in OPERATORS.items() if "exclude" in op.signature.op
 """Operators on pairs of consecutive edges, with the same nodes as sources and destinations."""
 ANGULAR = [name for name in PAIRED if "vectors" in OPERATORS[name].signature.inputs]
 """Operators with angles between the edges of such a pair."""
-KINKED = {"gat": gat.preactivations, "gat_v2": gat_v2.preactivations}
+KINKED = {
+    module.__name__.rpartition(".")[2]: module.preactivations
+    for module in (edge_mlp, edge_network, gat, gat_v2)
+}
 WIDTHS = {
-    "one": {"dim": 1, "hidden": 1, "in_features": 1, "out_features": 1, "columns": 1}
+    "one": {"dim": 1, "hidden": 1, "depth": 1, "in_features": 1, "out_features": 1, "columns": 1}
     | {"points": 2, "modes": 1, "width": 1, "heads": 1, "edge_width": 1, "x_width": 1}
     | {"max_degree": 0, "num_spherical": 1, "num_radial": 1, "exponent": 1, "channels": 1}
     | {"middle": 1, "src_width": 1, "dst_width": 1, "own_width": 1, "num_bases": 1},
-    "small": {"dim": 2, "hidden": 5, "in_features": 3, "out_features": 4, "columns": 4}
+    "small": {"dim": 2, "hidden": 5, "depth": 2, "in_features": 3, "out_features": 4, "columns": 4}
     | {"points": 7, "modes": 3, "width": 5, "heads": 2, "edge_width": 3, "x_width": 5}
     | {"max_degree": 3, "num_spherical": 3, "num_radial": 2, "exponent": 5, "channels": 4}
     | {"middle": 3, "src_width": 4, "dst_width": 2, "own_width": 2, "num_bases": 3},
-    "wide": {"dim": 1, "hidden": 2, "in_features": 65, "out_features": 3, "columns": 3}
+    "wide": {"dim": 1, "hidden": 2, "depth": 3, "in_features": 65, "out_features": 3, "columns": 3}
     | {"width": 33, "heads": 2, "edge_width": 1, "x_width": 64}
     | {"num_spherical": 4, "num_radial": 2, "channels": 33, "middle": 1}
     | {"src_width": 33, "dst_width": 32, "own_width": 1, "num_bases": 2},
-    "odd": {"dim": 3, "hidden": 33, "in_features": 17, "out_features": 9, "columns": 9}
+    "odd": {"dim": 3, "hidden": 33, "depth": 2, "in_features": 17, "out_features": 9, "columns": 9}
     | {"points": 41, "modes": 35, "width": 37, "heads": 3, "edge_width": 5, "x_width": 37}
     | {"max_degree": 9, "num_spherical": 8, "num_radial": 5, "exponent": 6, "channels": 19}
     | {"middle": 17, "src_width": 19, "dst_width": 37, "own_width": 7, "num_bases": 9},

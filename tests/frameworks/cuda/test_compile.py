@@ -12,11 +12,9 @@ from pyops.cuda._source import compose, kernels, sources, variants
 from .nvrtc import cubin, stacks
 
 ARCHITECTURES = 80, 90
-HOT = [
-    (name, variant)
-    for name in ("attend", "ends", "gno", "neighbours", "scores", "triplets_back", "triplets_into")
-    for variant in variants(name)
-]
+KERNELS = "attend", "edge_network", "ends", "gno", "neighbours", "scores"
+KERNELS += "triplets_back", "triplets_into"
+HOT = [(name, variant) for name in KERNELS for variant in variants(name)]
 EVERY = [(name, variant) for name in sources() for variant in variants(name)]
 EVERY = [(name, some) for name, some in EVERY if some.get("CODE", 3) == 3]  # one function alone
 

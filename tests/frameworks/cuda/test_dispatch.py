@@ -412,7 +412,7 @@ def test_long_rows(case):
 
 def test_several_workspaces(monkeypatch):
     """Segments and edges exceed a single workspace."""
-    for op in "gno_conv", "kernel_conv", "gno_kernel":
+    for op in _MODULES:
         _, there = problem(op, np.float64)
         expected = [there.run(phase) for phase in PHASES]
         monkeypatch.setattr(f"pyops.cuda.{_MODULES[op]}.WORKSPACE", 3000)
@@ -435,6 +435,8 @@ _MODULES = {
     "gno_conv": "_convolution",
     "kernel_conv": "_convolution",
     "gno_kernel": "ops.gno_kernel",
+    "edge_mlp": "_edge_network",
+    "edge_network": "_edge_network",
 }
 
 
@@ -442,7 +444,8 @@ _MODULES = {
     ("precision", "least", "most"), [("tf32", 1e-5, 4e-3), ("tf32x3", 0, 4e-6)]
 )
 @pytest.mark.parametrize(
-    "op", ["gno_conv", "kernel_conv", "gno_kernel", "ono_encode", "dimenet_aggregate"]
+    "op",
+    ["gno_conv", "kernel_conv", "gno_kernel", "edge_network", "ono_encode", "dimenet_aggregate"],
 )
 def test_precision(op, precision, least, most):
     """Products have factors of 11 bits, or of two such parts; float64 is not affected."""

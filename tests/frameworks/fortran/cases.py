@@ -25,6 +25,7 @@ SIZES = {
     "num_samples": 4,
     "dim": 2,
     "hidden": 3,
+    "depth": 2,
     "in_features": 2,
     "out_features": 3,
     "columns": 3,
@@ -89,6 +90,8 @@ def _operator(name: str) -> list[Row]:
                 continue
             sizes = dict(SIZES)
             chosen = {o.name: value for o, value in zip(choices, values, strict=True)}
+            if chosen.get("norm") == "layer":  # few outputs may nearly be equal
+                sizes["out_features"] = 8
             for key, size in op.signature.follows(chosen, absent).items():
                 sizes[key] = size.value(sizes)
             inputs = [i for i in op.inputs if i.name not in absent]
