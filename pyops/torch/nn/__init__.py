@@ -29,6 +29,7 @@ from ._functions import softmax as softmax
 from .bessel_basis_layer import BesselBasisLayer as BesselBasisLayer
 from .cf_conv import CFConv as CFConv
 from .dimenet_plus_plus import DimeNetPlusPlus as DimeNetPlusPlus
+from .edge_conv import EdgeConv as EdgeConv
 from .embedding_block import EmbeddingBlock as EmbeddingBlock
 from .gat_conv import GATConv as GATConv
 from .gatv2_conv import GATv2Conv as GATv2Conv
@@ -39,6 +40,9 @@ from .graph_conv import GraphConv as GraphConv
 from .integral_transform import IntegralTransform as IntegralTransform
 from .interaction_pp_block import InteractionPPBlock as InteractionPPBlock
 from .linear_channel_mlp import LinearChannelMLP as LinearChannelMLP
+from .mesh_graph_net import MeshEdgeBlock as MeshEdgeBlock
+from .mesh_graph_net import MeshGraphNetProcessor as MeshGraphNetProcessor
+from .mesh_graph_net import MeshNodeBlock as MeshNodeBlock
 from .neighbor_search import NeighborSearch as NeighborSearch
 from .nn_conv import NNConv as NNConv
 from .output_pp_block import OutputPPBlock as OutputPPBlock

@@ -10,6 +10,7 @@ import torch
 from ._messages import PARTS, REDUCTIONS, Messages
 from ._missing import REPLACEMENTS
 from .cf_conv import CFConv
+from .edge_conv import EdgeConv
 from .gat_conv import GATConv
 from .gatv2_conv import GATv2Conv
 from .gcn_conv import GCNConv
@@ -32,6 +33,7 @@ LAYERS: tuple[type[Messages], ...] = (
     SAGEConv,
     GraphConv,
     GINConv,
+    EdgeConv,
     RGCNConv,
     CFConv,
 )

@@ -16,8 +16,6 @@ REPLACEMENTS = {
     "SGConv": "pyops.torch.degree_normalised(graph, x) on a graph with edges in both directions "
     "and self loops, once for each hop, and a torch Linear",
     "FastRGCNConv": "RGCNConv of this package, which has the same parameters and results",
-    "EdgeConv": "a network of pyops.torch.edge_update(graph, x, x), then "
-    'pyops.torch.aggregate(graph, edge=..., reduce="max")',
     "ECConv": "NNConv of this package, which is the same layer",
     "SchNet": "SchNet of torch_geometric.nn, whose CFConv pyops.torch.nn.convert swaps",
     "DimeNet": "DimeNetPlusPlus of this package",

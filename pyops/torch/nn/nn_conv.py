@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from ... import torch as _ops
 from ._edges.layer_edges import Edges, per_edge_graph
 from ._linear import AnyLinear, Linear, is_linear, is_plain, reset, zeros
 from ._messages import FLOWS, Aggr, Flow, Messages, Pair, Size
+from ._networks import Activation, activation_of
 from ._reductions import contiguous_gradient
 
 if TYPE_CHECKING:
@@ -220,15 +221,6 @@ class NNConv(Messages):
         )
 
 
-Activation: TypeAlias = Literal["relu", "silu", "gelu", "tanh"]
-_ACTIVATIONS: dict[type[torch.nn.Module], Activation] = {
-    torch.nn.ReLU: "relu",
-    torch.nn.SiLU: "silu",
-    torch.nn.GELU: "gelu",
-    torch.nn.Tanh: "tanh",
-}
-
-
 class _Layers(NamedTuple):
     """Layers of a network, the last of which is linear."""
 
@@ -244,10 +236,8 @@ class _Layers(NamedTuple):
         if len(self.others) != 2:
             return None
         first, between = self.others
-        activation = _ACTIVATIONS.get(type(between))
-        if activation is None or not is_linear(first) or not is_plain(between):
-            return None
-        return (first, activation) if getattr(between, "approximate", "none") == "none" else None
+        activation = activation_of(between)
+        return None if activation is None or not is_linear(first) else (first, activation)
 
 
 def _layers(network: torch.nn.Module) -> _Layers | None:

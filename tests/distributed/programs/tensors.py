@@ -469,6 +469,7 @@ OF_WEIGHTS = {
     "CFConv": lambda **_: nn.CFConv(4, 3, 5, network(2, 4, 5), 2.0),
     "RGCNConv": lambda **k: nn.RGCNConv(4, 3, 2, **k),
     "GINConv": lambda **k: nn.GINConv(network(4, 5, 3), train_eps=True, **k),
+    "EdgeConv": lambda **k: nn.EdgeConv(network(8, 5, 3), **k),
 }
 """Layers without features of edges; some have weights or relations."""
 
@@ -493,7 +494,7 @@ def layers(comm):
         if isinstance(layer, nn.CFConv):
             y = layer(leaves[0], graph, leaves[1][:, 0], leaves[1])
         elif type(layer).__name__ in OF_WEIGHTS:
-            more = [leaves[1][:, 0].exp()] if layer._weighted else []
+            more = [leaves[1][:, 0].exp()] if getattr(layer, "_weighted", False) else []
             more = [(leaves[1][:, 0] > 0).long()] if isinstance(layer, nn.RGCNConv) else more
             y = layer(leaves[0], graph, *more) + 0 * leaves[1].sum()
         else:

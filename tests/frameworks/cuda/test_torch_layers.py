@@ -44,12 +44,20 @@ def rows(*shape, seed=0):
 
 def made(kind, *arguments, **given):
     torch.manual_seed(0)
-    arguments = [network() if a is network else a for a in arguments]
+    arguments = [a() if a in (network, perceptron, linear) else a for a in arguments]
     return getattr(nn, kind)(*arguments, **given).double()
 
 
 def network():
     return torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.SiLU(), torch.nn.Linear(5, 8))
+
+
+def perceptron():
+    return torch.nn.Sequential(torch.nn.Linear(8, 5), torch.nn.SiLU(), torch.nn.Linear(5, 4))
+
+
+def linear():
+    return torch.nn.Linear(8, 4)
 
 
 INDEX = edges()
@@ -173,6 +181,27 @@ LAYERS = {
         [X],
         [FORMS["tensor"]()],
     ),
+    "EdgeConv": layer("EdgeConv", perceptron, aggr="mean"),
+    "EdgeConv of a maximum": layer("EdgeConv", perceptron),
+    "EdgeConv of any network": layer("EdgeConv", linear),
+    "MeshEdgeBlock": lambda: (
+        made("MeshEdgeBlock", 4, 3, 3, 8),
+        lambda layer, x, features, index: layer(features, x, index)[0],
+        [X, FEATURES],
+        [edges()],
+    ),
+    "MeshNodeBlock": lambda: (
+        made("MeshNodeBlock", "sum", 4, 3, 4, 8),
+        lambda layer, x, features, index: layer(features, x, index)[1],
+        [X, FEATURES],
+        [edges()],
+    ),
+    "MeshGraphNetProcessor": lambda: (
+        made("MeshGraphNetProcessor", 2, 4, 4),
+        lambda layer, x, features, index: layer(x, features, index),
+        [X, rows(EDGES, 4)],
+        [edges()],
+    ),
     "scatter": function("scatter", WIDE, group, reduce="mean", dim_size=NODES),
     "scatter of narrow rows": function("scatter", FEATURES, group),
     "segment": function("segment", WIDE, stretches),
@@ -257,6 +286,7 @@ BY_HOST = "DimeNetPlusPlus", "NeighborSearch", "GNOBlock"
 BY_TORCH = (
     "GATConv of a maximum",
     "SAGEConv of a maximum",
+    "EdgeConv of any network",
     "RGCNConv of rows",
     "scatter of narrow rows",
     "SinusoidalEmbedding",

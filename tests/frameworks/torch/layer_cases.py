@@ -108,6 +108,11 @@ def module(layer, *more):
     return Call(layer, lambda layer, *given: layer(*given, *more))
 
 
+def mesh(block, place):
+    """Return the block, whose new features are in this place of the result."""
+    return Call(block, lambda block, x, index, features: block(features, x, index)[place])
+
+
 def function(call, **options):
     return Call(torch.nn.Identity(), lambda _, *given: call(*given, **options))
 
@@ -170,6 +175,24 @@ CASES = {
     "SAGEConv offsets": (lambda: module(nn.SAGEConv((4, 4), 3, project=True)), by_offsets),
     "GraphConv": (lambda: module(nn.GraphConv(4, 3)), with_weights),
     "GINConv": (lambda: module(nn.GINConv(network(4, 3), train_eps=True)), on_nodes),
+    "EdgeConv": (lambda: module(nn.EdgeConv(network(8, 3), "add")), on_nodes),
+    "EdgeConv max": (lambda: module(nn.EdgeConv(network(8, 3))), on_both),
+    "EdgeConv of any network": (
+        lambda: module(
+            nn.EdgeConv(torch.nn.Sequential(network(8, 3), torch.nn.Tanh()), aggr="mean")
+        ),
+        on_nodes,
+    ),
+    "MeshEdgeBlock": (lambda: mesh(nn.MeshEdgeBlock(4, 3, 3, 5), 0), with_features),
+    "MeshEdgeBlock of three weights": (
+        lambda: mesh(nn.MeshEdgeBlock(4, 3, 3, 5, do_concat_trick=True), 0),
+        with_features,
+    ),
+    "MeshNodeBlock": (lambda: mesh(nn.MeshNodeBlock("mean", 4, 3, 4, 5), 1), with_features),
+    "MeshGraphNetProcessor": (
+        lambda: Call(nn.MeshGraphNetProcessor(2, 4, 4), lambda f, x, i, e: f(x, e, i)),
+        lambda sizes: (*on_nodes(sizes), draw(sizes[2], 4)),
+    ),
     "RGCNConv": (lambda: module(nn.RGCNConv(4, 3, 3, num_bases=2)), with_types),
     "RGCNConv blocks": (lambda: module(nn.RGCNConv(4, 2, 3, num_blocks=2, aggr="max")), with_types),
     "RGCNConv rows": (

@@ -123,7 +123,7 @@ def test_parameters_in_float32():
 
 
 ATTENTION = ["GATConv", "GATv2Conv", "TransformerConv"]
-ORIGINALS = [*ATTENTION, "NNConv", "GCNConv", "SAGEConv", "GraphConv", "GINConv"]
+ORIGINALS = [*ATTENTION, "NNConv", "GCNConv", "SAGEConv", "GraphConv", "GINConv", "EdgeConv"]
 MODES = ["autocast", "half inputs", "half model"]
 
 
@@ -137,6 +137,8 @@ def pair(name, edge_features):
     torch.manual_seed(0)
     options = {"edge_dim": 3} if edge_features and name in ATTENTION else {}
     arguments = {"NNConv": (8, 4, network()), "GINConv": (torch.nn.Linear(8, 4),)}
+    smooth = torch.nn.Sequential(torch.nn.Linear(16, 5), torch.nn.Tanh(), torch.nn.Linear(5, 4))
+    arguments["EdgeConv"] = (smooth, "mean")
     arguments = arguments.get(name, (8, 4, 2) if name in ATTENTION else (8, 4))
     layers = [getattr(p, name)(*copy.deepcopy(arguments), **options) for p in (original, nn)]
     layers[1].load_state_dict(layers[0].state_dict())

@@ -60,6 +60,11 @@ LAYERS = {
     "RGCNConv bases": (lambda: pyg.RGCNConv(8, 4, 3, num_bases=2, aggr="max"), [INDEX[0] % 3]),
     "CFConv": (lambda: CFConv(8, 4, 6, mlp(3, 6), 2.0), [WEIGHTS, FEATURES]),
     "GINConv": (lambda: pyg.GINConv(mlp(8, 4), train_eps=True), []),
+    "EdgeConv": (lambda: pyg.EdgeConv(mlp(16, 4)), []),
+    "EdgeConv mean": (
+        lambda: pyg.EdgeConv(pyg.MLP([16, 8, 4], act="tanh", norm=None), aggr="mean"),
+        [],
+    ),
     "GINConv buffer": (lambda: pyg.GINConv(mlp(8, 4), eps=0.4), []),
 }
 MODELS = {
@@ -137,6 +142,7 @@ def test_layers(name, training):
 def arguments(name):
     networks = {"NNConv": (8, 4, mlp(3, 32)), "GINConv": (mlp(8, 4),), "RGCNConv": (8, 4, 3)}
     networks["CFConv"] = 8, 4, 6, mlp(3, 6), 2.0
+    networks["EdgeConv"] = (mlp(16, 4),)
     return networks.get(name.split()[0], (8, 4))
 
 

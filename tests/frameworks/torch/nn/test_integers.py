@@ -41,6 +41,7 @@ def layer(name, aggr):
         pytest.importorskip("torch_geometric")
     torch.manual_seed(0)
     arguments = {"NNConv": (4, 3, torch.nn.Linear(8, 12)), "GINConv": (torch.nn.Linear(4, 3),)}
+    arguments["EdgeConv"] = (torch.nn.Linear(8, 3),)
     arguments["RGCNConv"] = 4, 3, 2
     made = getattr(nn, name)(*arguments.get(name, (4, 3)), aggr=aggr).double()
     if name == "RGCNConv":
@@ -51,7 +52,7 @@ def layer(name, aggr):
 
 LAYERS = {
     f"{name} {aggr}": lambda x, index, name=name, aggr=aggr: layer(name, aggr)(x, index)
-    for name in (*ATTENTION, "NNConv", "GCNConv", "SAGEConv", "GraphConv", "GINConv")
+    for name in (*ATTENTION, "NNConv", "GCNConv", "SAGEConv", "GraphConv", "GINConv", "EdgeConv")
     for aggr in AGGREGATIONS
 } | {
     f"RGCNConv {aggr}": lambda x, index, aggr=aggr: layer("RGCNConv", aggr)(x, index)

@@ -9,6 +9,7 @@ from pyops.torch import nn  # noqa: E402
 
 META = ["a", "b"], [("a", "r", "b"), ("b", "q", "b"), ("b", "s", "a")]
 NAMES = ["GATConv", "GATv2Conv", "TransformerConv", "SAGEConv", "GraphConv"]
+OTHERS = "NNConv", "GCNConv", "GINConv", "EdgeConv", "RGCNConv", "CFConv"
 PARTS = ["propagate", "message", "aggregate", "message_and_aggregate", "edge_update"]
 
 
@@ -57,7 +58,7 @@ def test_other_tracers_see_a_module():
     torch.testing.assert_close(traced(x, index), net(x, index))
 
 
-@pytest.mark.parametrize("name", [*NAMES, "NNConv", "GCNConv", "GINConv", "RGCNConv", "CFConv"])
+@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 @pytest.mark.parametrize("part", [*PARTS, "update"])
 def test_parts_cannot_be_overridden(name, part):
     def override(self, *arguments):

@@ -98,6 +98,7 @@ def integral(x, index, splits):
 
 torch.manual_seed(0)
 GIN = nn.GINConv(torch.nn.Linear(4, 3)).double().requires_grad_(False)
+EDGE = nn.EdgeConv(torch.nn.Linear(8, 3)).double().requires_grad_(False)
 CONTINUOUS = nn.CFConv(4, 3, 5, torch.nn.Linear(3, 5), 2.0).double().requires_grad_(False)
 PAIR = INDEX[0], PTR[:-1].clamp(max=7)
 CALLS = {
@@ -118,6 +119,13 @@ CALLS = {
     **{name: (of_edges(name), [INDEX]) for name in ("GATConv", "GATv2Conv", "TransformerConv")},
     **{name: (of_edges(name), [INDEX]) for name in ("GCNConv", "SAGEConv", "GraphConv")},
     "GINConv": (isomorphism, [INDEX]),
+    "EdgeConv": (lambda x, index: EDGE(x[:NODES, :4], index), [INDEX]),
+    "MeshGraphNetProcessor": (
+        lambda x, index: layer("MeshGraphNetProcessor", 2, 4, 4)(
+            x[:NODES, :4], x[:EDGES, :4], index
+        ),
+        [INDEX],
+    ),
     "RGCNConv": (
         lambda x, index: layer("RGCNConv", 4, 3, 3)(x[:NODES, :4], index, torch.arange(EDGES) % 3),
         [INDEX],
