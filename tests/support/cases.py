@@ -29,10 +29,8 @@ PAIRED = [name for name, op in OPERATORS.items() if "exclude" in op.signature.op
 """Operators on pairs of consecutive edges, with the same nodes as sources and destinations."""
 ANGULAR = [name for name in PAIRED if "vectors" in OPERATORS[name].signature.inputs]
 """Operators with angles between the edges of such a pair."""
-KINKED = {
-    module.__name__.rpartition(".")[2]: module.preactivations
-    for module in (edge_mlp, edge_network, gat, gat_v2)
-}
+KINKED = {"gat": gat.preactivations, "gat_v2": gat_v2.preactivations}
+KINKED |= {"edge_mlp": edge_mlp.preactivations, "edge_network": edge_network.preactivations}
 WIDTHS = {
     "one": {"dim": 1, "hidden": 1, "depth": 1, "in_features": 1, "out_features": 1, "columns": 1}
     | {"points": 2, "modes": 1, "width": 1, "heads": 1, "edge_width": 1, "x_width": 1}

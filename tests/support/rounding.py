@@ -18,8 +18,8 @@ def bounds(problem, phase, dtype):
     """Return the bound for each element of each result of a phase in a precision."""
     problem = problem.map(np.float64)
     sensitive = problem.arrays.keys() & {"basis", "distances"} or "max_degree" in problem.options
-    sensitive = sensitive or problem.options.get("norm") == "layer"
-    if sensitive or problem.op.name in SOFTMAX:
+    normalised = problem.op.name in SOFTMAX or problem.options.get("norm") == "layer"
+    if sensitive or normalised:
         return _sensitivities(problem, phase, np.finfo(dtype).eps)
     extreme = problem.options.get("reduce") in ("max", "min")  # selects one term
     # Excluded pairs are added and subtracted again; angular terms have either sign.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from ...ops.edge_mlp import edge_mlp
 from ._linear import AnyLinear, is_linear, is_plain
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _ACTIVATIONS: dict[type[torch.nn.Module], Activation] = {
     torch.nn.GELU: "gelu",
     torch.nn.Tanh: "tanh",
 }
-_MOST_LAYERS = 64
+_MOST_LAYERS = edge_mlp.signature.options["depth"].bounds.most
 """Hidden layers that the operators take."""
 _EPSILON = 1e-5
 """Epsilon of their layer norm."""
