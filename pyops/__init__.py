@@ -10,6 +10,7 @@ from ._call.threads import get_num_threads as get_num_threads
 from ._call.threads import set_num_threads as set_num_threads
 from .dimenet import dimenet_basis as dimenet_basis
 from .graph import Graph as Graph
+from .neighbours import knn_graph as knn_graph
 from .neighbours import radius_graph as radius_graph
 from .ops.aggregate import aggregate as aggregate
 from .ops.degree_normalised import degree_normalised as degree_normalised
@@ -75,6 +76,7 @@ __all__ = [
     "Graph",
     "blocks",
     "get_num_threads",
+    "knn_graph",
     "partials",
     "radius_graph",
     "set_num_threads",

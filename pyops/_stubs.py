@@ -71,6 +71,8 @@ import pyops
 """,
 }
 KERNELS = """\
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -112,7 +114,17 @@ class pyops_graph:
     def take_ends(
         entries: int, threads: int, order: Indices, node: Indices, nodes: NDArray[np.int32]
     ) -> None: ...
+
 """
+
+
+_FOUND = "src", "dst", "vectors", "translations"
+SEARCHES = (
+    ("count_neighbours", (), ()),
+    ("list_neighbours", ("base", "wanted"), (*_FOUND, "reverse")),
+    ("nearest_neighbours", ("base", "wanted"), _FOUND),
+)
+"""Procedures that search for neighbours, their flags, and the arrays that they write."""
 
 
 class Types(NamedTuple):
@@ -347,6 +359,32 @@ def kernels() -> str:
         for half in "bf16", "fp16":
             head = f"def {name}_{half}(count: int, threads: int, {taken}) -> None: ..."
             text += f"    @staticmethod\n    {head}\n"
+    text += "\nclass pyops_neighbour_search:\n"
+    for name, flags, found in SEARCHES:
+        names = [
+            *[
+                "num_queries",
+                "num_points",
+                "num_graphs",
+                "num_cells",
+                "within",
+                "threads",
+                "cutoff",
+            ],
+            *flags,
+        ]
+        taken = ", ".join(f"{n}: {'float' if n == 'cutoff' else 'int'}" for n in names)
+        names = [
+            "queries",
+            "points",
+            "graph_of_query",
+            "graph_of_point",
+            "cells",
+            "periodic",
+            "offsets",
+        ]
+        taken += "".join(f", {n}: NDArray[Any]" for n in (*names, *found, "excess"))
+        text += f"    @staticmethod\n    def {name}({taken}) -> int: ...\n"
     for name in dict.fromkeys(op.declaration for op in OPERATORS.values()):
         for variant, (real, row) in variants(name, PACKAGE / "ops").items():
             text += f"\nclass pyops_{name}_{variant}:\n"

@@ -1,29 +1,24 @@
-"""Neighbours within a cutoff, by a cell list in time linear in the number of points."""
+"""Neighbours within a cutoff, of points in one to three dimensions, periodic or not."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from . import _kernels
 from ._call.arrays import check_array
 from ._call.eager import eager
-from ._call.indices import Indices, check_indices, pack_rows
-from ._pairs import close_pairs, close_pairs_within
+from ._call.indices import Indices, check_count, check_indices
+from ._call.threads import team
 from .graph import Graph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ._call.types import Array
 
-_AT_ONCE = 2**15
-"""Edges of a block of vectors; they fit in L2."""
-_MOST_IMAGES = 10**6
-"""Largest number of periodic images that are searched."""
-_FARTHEST = 2**31
-"""Largest distance of a point from the first cell, in cells; few digits of its position remain."""
+_TOO_FAR, _TOO_MANY = -3, -4
+"""Status of the kernel: a point that is too far away, too many images."""
 
 
 @eager
@@ -43,14 +38,15 @@ def radius_graph(
 
     Parameters
     ----------
-    positions : array, shape (num_nodes, 3)
+    positions : array, shape (num_nodes, dim)
+        In one to three dimensions.
     cutoff : float
         In the units of the positions; pairs at exactly this distance are not neighbours.
-    cell : array, shape (3, 3) or (num_graphs, 3, 3), optional
+    cell : array, shape (dim, dim) or (num_graphs, dim, dim), optional
         Vectors of the periodic cell as rows, one cell for all or one for each graph of the batch.
         A zero vector along a direction that is not periodic stands for one out of the plane of the
         others.
-    pbc : bool, shape (3,) or (num_graphs, 3), optional
+    pbc : bool, shape (dim,) or (num_graphs, dim), optional
         Along which cell vectors space is periodic; by default along all.
     batch : array_like of int32 or int64, shape (num_nodes,), optional
         The graph that each point belongs to; there are no edges between graphs. If `cell` or `pbc`
@@ -59,10 +55,11 @@ def radius_graph(
     Returns
     -------
     graph : Graph
-    vectors : array, shape (num_edges, 3)
+        With one node for each point.
+    vectors : array, shape (num_edges, dim)
         ``positions[src] - positions[dst] + offsets``, an array without derivative: to
         differentiate, compute it again from positions and cell.
-    offsets : array, shape (num_edges, 3)
+    offsets : array, shape (num_edges, dim)
         Offset of the source's image, 0 without a cell.
     reverse : array of int64, shape (num_edges,)
         Row of the reverse of each edge, for ``dimenet_aggregate(exclude="image")``.
@@ -73,208 +70,351 @@ def radius_graph(
         If shapes, types or values do not fit. ValueError also for points that are not finite or
         2^31 periods of the cell away, and for cells without volume.
     """
+    found, _ = _near(positions, cutoff, cell, pbc, batch, vectors=True)
+    return *_results(positions, found), found.reverse
+
+
+@eager
+def knn_graph(
+    positions: Array,
+    nearest: int,
+    *,
+    cell: Array | None = None,
+    pbc: npt.ArrayLike | None = None,
+    batch: npt.ArrayLike | None = None,
+) -> tuple[Graph, Array, Array]:
+    """Build the graph of edges from the nearest other points to each point, images included.
+
+    Entries are sorted by destination, then by distance, source and image.
+
+    Parameters
+    ----------
+    positions : array, shape (num_nodes, dim)
+        In one to three dimensions.
+    nearest : int
+        Number of edges into each point; those of a graph that is not periodic and has fewer other
+        points come from all of them.
+    cell, pbc, batch
+        As for `radius_graph`.
+
+    Returns
+    -------
+    graph : Graph
+        With one node for each point.
+    vectors, offsets : array, shape (num_edges, dim)
+        As by `radius_graph`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `radius_graph`.
+
+    Examples
+    --------
+    >>> pyops.knn_graph(np.array([[0.0], [1.0], [3.0]]), 1)[0].src
+    array([1, 0, 1], dtype=int32)
+    """
+    found, _ = _nearest(positions, nearest, cell, pbc, batch)
+    return _results(positions, found)
+
+
+def near_images(
+    positions: Array,
+    cutoff: float | None,
+    nearest: int | None = None,
+    *,
+    cell: Array | None = None,
+    pbc: npt.ArrayLike | None = None,
+    batch: npt.ArrayLike | None = None,
+) -> tuple[Indices, Array, Indices]:
+    """Return the edges [2, edges] of a graph, the images of sources, and any reverses.
+
+    The graph is a `radius_graph` or, if `nearest` is given, a `knn_graph`. Images are whole numbers
+    of cell vectors, so offsets are ``images @ cell``.
+    """
+    if nearest is None:
+        found, cells = _near(positions, cutoff, cell, pbc, batch, vectors=False)
+    else:
+        found, cells = _nearest(positions, nearest, cell, pbc, batch)
+    edges = np.stack([found.src, found.dst], dtype=np.int64)
+    inverse = np.linalg.inv(cells)
+    if len(cells) == 1:
+        images = found.offsets @ inverse[0]
+    else:
+        which = check_batch("radius_graph", batch, len(positions))[0][found.src]
+        images = np.einsum("ed,edk->ek", found.offsets, inverse[which])
+    return edges, np.ascontiguousarray(np.rint(images)[:, : positions.shape[1]]), found.reverse
+
+
+def _nearest(
+    positions: Array,
+    nearest: int,
+    cell: Array | None,
+    pbc: npt.ArrayLike | None,
+    batch: npt.ArrayLike | None,
+) -> tuple[Neighbours, Array]:
+    """Check the arguments of `knn_graph`; return what is nearest, and the cells."""
+    caller = "knn_graph"
+    points, owner, cells, periodic = _checked(caller, positions, cell, pbc, batch)
+    nearest = check_count(f"{caller}: nearest", nearest)
+    if nearest == 0:
+        raise ValueError(f"{caller}: nearest: expected at least 1, got 0")
+    counts = np.full(len(points), nearest)
+    alone = ~periodic[np.minimum(owner, len(cells) - 1)].any(1)
+    group = np.unique(owner, return_inverse=True)[1]
+    counts[alone] = np.minimum(nearest, np.bincount(group)[group[alone]] - 1)
+    return _Search(caller, points, owner, 0.0, cells, periodic).nearest(counts), cells
+
+
+def _near(
+    positions: Array,
+    cutoff: object,
+    cell: Array | None,
+    pbc: npt.ArrayLike | None,
+    batch: npt.ArrayLike | None,
+    vectors: bool,
+) -> tuple[Neighbours, Array]:
+    """Check the arguments of `radius_graph`; return what is near, and the cells."""
     caller = "radius_graph"
-    check_array(f"{caller}: positions", positions, on_host=True)
-    if positions.ndim != 2 or positions.shape[1] != 3:
-        raise ValueError(
-            f"{caller}: positions: expected shape (num_nodes, 3), got {positions.shape}"
-        )
-    if not np.isfinite(positions).all():
+    points, owner, cells, periodic = _checked(caller, positions, cell, pbc, batch)
+    distance = check_cutoff(caller, cutoff)
+    parts = Parts(vectors, cell is not None or not vectors, reverse=True)
+    return _Search(caller, points, owner, distance, cells, periodic).within(parts), cells
+
+
+def _checked(
+    caller: str,
+    positions: Array,
+    cell: Array | None,
+    pbc: npt.ArrayLike | None,
+    batch: npt.ArrayLike | None,
+) -> tuple[Array, Indices, Array, npt.NDArray[np.bool_]]:
+    """Return points, their graphs, cells and where these are periodic."""
+    points = check_points(caller, positions)
+    owner, graphs = check_batch(caller, batch, len(points))
+    cells, periodic = check_cell(caller, cell, pbc, graphs, positions.shape[1])
+    if not np.isfinite(points).all():
         raise ValueError(f"{caller}: positions: expected finite numbers, got others")
+    if abs(points).max(initial=0) > 1e150:
+        raise ValueError(f"{caller}: positions: expected numbers up to 1e150, got larger ones")
+    return points, owner, cells, periodic
+
+
+def _results(positions: Array, found: Neighbours) -> tuple[Graph, Array, Array]:
+    """Return the graph, vectors and offsets of a search in the precision of the positions."""
+    nodes, dim = positions.shape
+    graph = Graph.__new__(Graph)
+    graph._fill("Graph", found.src, found.dst, None, nodes, nodes, len(found.src))
+    dtype = positions.dtype.newbyteorder("=")
+    vectors, offsets = (
+        np.ascontiguousarray(a[:, :dim], dtype) for a in (found.vectors, found.offsets)
+    )
+    return graph, vectors, offsets
+
+
+def check_points(caller: str, positions: Array) -> Array:
+    """Return points in one to three dimensions as float64 in three, the others zero."""
+    check_array(f"{caller}: positions", positions, on_host=True)
+    if positions.ndim != 2 or not 1 <= positions.shape[1] <= 3:
+        raise ValueError(
+            f"{caller}: positions: expected shape (num_nodes, 3), or with 1 or 2 for other "
+            f"dimensions, got {positions.shape}"
+        )
+    points = np.zeros((len(positions), 3))
+    points[:, : positions.shape[1]] = positions
+    return points
+
+
+def check_cutoff(caller: str, cutoff: object) -> float:
+    """Return a distance whose square is in range."""
     if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float, np.integer, np.floating)):
         raise TypeError(f"{caller}: cutoff: expected a number, got {cutoff!r}")
     if not 1e-150 < cutoff < 1e150:  # the square of others overflows or underflows
         raise ValueError(
             f"{caller}: cutoff: expected a positive number, 1e-150 to 1e150, got {cutoff!r:.30}"
         )
-    count = len(positions)
-    owner = np.zeros(count, np.int64)
-    if batch is not None:
-        owner = check_indices(f"{caller}: batch", batch).astype(np.int64)
-        if len(owner) != count or owner.min(initial=0) < 0:
-            raise ValueError(
-                f"{caller}: batch: expected num_nodes={count} numbers from 0 on, "
-                f"got {len(owner)} from {owner.min(initial=0)}"
-            )
-    graphs = None if batch is None else 1 + int(owner.max(initial=0))
-    cells, periodic = _check_cell(cell, pbc, graphs)
-    x, cutoff = positions.astype(np.float64), float(cutoff)
-    if count and periodic.any():
-        images, *ends = _through_images(x, cutoff, cells, periodic, owner)
-    else:
-        images, ends = None, [*close_pairs_within(x, cutoff, owner)]
-    near = np.empty(len(ends[0]), bool)
-    for block in _blocks(len(near)):
-        v = _between(x, images, *(e[block] for e in ends))[0]
-        near[block] = v[:, 0] ** 2 + v[:, 1] ** 2 + v[:, 2] ** 2 < cutoff**2
-    ends = [e[near] for e in ends]
-    ends, reverse = _both_ways(count, images, *ends)
-    dtype = positions.dtype.newbyteorder("=")
-    vectors, offsets = (np.zeros((len(reverse), 3), dtype) for _ in range(2))
-    for block in _blocks(len(reverse)):
-        vectors[block], along = _between(x, images, *(e[block] for e in ends))
-        if images is not None:
-            offsets[block] = along
-    return Graph(ends[1], ends[0], count), vectors, offsets, reverse
+    return float(cutoff)
 
 
-def _check_cell(
-    cell: object, pbc: object, graphs: int | None
+def check_batch(caller: str, batch: npt.ArrayLike | None, count: int) -> tuple[Indices, int | None]:
+    """Return the graph of each point, and the number of graphs that `batch` has."""
+    if batch is None:
+        return np.zeros(count, np.int64), None
+    owner = check_indices(f"{caller}: batch", batch).astype(np.int64)
+    if len(owner) != count or owner.min(initial=0) < 0:
+        raise ValueError(
+            f"{caller}: batch: expected num_nodes={count} numbers from 0 on, "
+            f"got {len(owner)} from {owner.min(initial=0)}"
+        )
+    return owner, 1 + int(owner.max(initial=0))
+
+
+def check_cell(
+    caller: str, cell: object, pbc: object, graphs: int | None, dim: int = 3
 ) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """Return a cell for each graph, or one for all, and its periodic directions."""
-    caller = "radius_graph"
+    """Return a cell in space for each graph, or one for all, and where it is periodic."""
     if cell is None:
         if pbc is not None and np.any(np.asarray(pbc)):
             raise ValueError(f"{caller}: pbc: expected a cell beside it, got none")
         return np.eye(3)[None], np.zeros((1, 3), bool)
     array = check_array(f"{caller}: cell", cell, on_host=True)
     try:
-        periodic = np.ones(3, bool) if pbc is None else np.asarray(pbc)
+        periodic = np.ones(dim, bool) if pbc is None else np.asarray(pbc)
     except ValueError:  # ragged rows
         periodic = np.empty(0)
     rows = [len(a) for a, ndim in ((array, 3), (periodic, 2)) if a.ndim == ndim]
     graphs = 1 if graphs is None else max(graphs, *rows, 1)
-    if array.shape not in ((3, 3), (graphs, 3, 3)):
+    if array.shape not in ((dim, dim), (graphs, dim, dim)):
         raise ValueError(
-            f"{caller}: cell: expected shape (3, 3) or (num_graphs={graphs}, 3, 3), "
-            f"got {array.shape}"
+            f"{caller}: cell: expected shape ({dim}, {dim}) or "
+            f"(num_graphs={graphs}, {dim}, {dim}), got {array.shape}"
         )
-    if periodic.shape not in ((3,), (graphs, 3)) or periodic.dtype != bool:
+    if periodic.shape not in ((dim,), (graphs, dim)) or periodic.dtype != bool:
         raise ValueError(
-            f"{caller}: pbc: expected three bool, or three for each of num_graphs={graphs}, "
-            f"got {pbc!r}"
+            f"{caller}: pbc: expected {_NUMBERS[dim]} bool, or {_NUMBERS[dim]} for each of "
+            f"num_graphs={graphs}, got {pbc!r}"
         )
-    array, periodic = array.astype(np.float64).reshape(-1, 3, 3), periodic.reshape(-1, 3)
-    count = max(len(array), len(periodic))
-    periodic = np.broadcast_to(periodic, (count, 3))
-    array = _completed(np.broadcast_to(array, (count, 3, 3)), periodic)
-    if not (np.isfinite(array).all() and (abs(np.linalg.det(array)) > 0).all()):
+    array, periodic = array.reshape(-1, dim, dim), periodic.reshape(-1, dim)
+    cells: Array = np.zeros((max(len(array), len(periodic)), 3, 3))
+    along = np.zeros(cells.shape[:2], bool)
+    cells[:, :dim, :dim], along[:, :dim] = array, periodic
+    cells = _completed(cells, along)
+    largest = abs(cells).max(2, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        units = cells / largest  # whose products are in range
+        spanned = np.isfinite(units) & (abs(np.linalg.det(units)) > 1e-14)[:, None, None]
+    if not spanned.all():
         raise ValueError(f"{caller}: cell: expected finite vectors that span a volume, got others")
-    return array, periodic
+    return cells, along
+
+
+_NUMBERS = "no", "one", "two", "three"
 
 
 def _completed(cells: Array, periodic: npt.NDArray[np.bool_]) -> Array:
     """Replace zero vectors of directions that are not periodic by unit vectors normal to others."""
     missing = ~cells.any(2) & ~periodic
-    cells = cells.copy()
     for k in np.flatnonzero(missing.any(1) & np.isfinite(cells).all((1, 2))):
         cells[k, missing[k]] = np.linalg.svd(cells[k])[2][3 - missing[k].sum() :]
     return cells
 
 
-class _Images(NamedTuple):
-    """Periodic images of points.
+def pairs_within(
+    caller: str, queries: Array, points: Array, cutoff: float
+) -> tuple[Indices, Indices]:
+    """Return the pairs of a query and a point, float64 in three dimensions, closer than a cutoff.
 
-    Row `turns[code]` translates point j of a pair from the first cell to its image, `home[j]` to
-    the first cell. Row -1 - code is the reverse translation.
+    As int64, in the order of queries, then points.
+    """
+    none, everywhere = (np.zeros(len(x), np.int64) for x in (queries, points))
+    cells, periodic = np.eye(3)[None], np.zeros((1, 3), bool)
+    search = _Search(caller, points, everywhere, cutoff, cells, periodic, (queries, none))
+    found = search.within(Parts(False, False, False))
+    return found.dst.astype(np.int64), found.src.astype(np.int64)
+
+
+class Parts(NamedTuple):
+    """Which arrays of an edge a search returns beside its ends; the others are zero or empty."""
+
+    vectors: bool
+    offsets: bool
+    reverse: bool
+
+
+class Neighbours(NamedTuple):
+    """Edges from points to queries."""
+
+    src: Indices
+    dst: Indices
+    vectors: Array
+    offsets: Array
+    reverse: Indices
+
+
+class _Search:
+    """A search for points near queries of the same graph, by kernels.
+
+    Points and queries are float64 in three dimensions, finite, with their graphs. Without queries
+    they are the points, and a point is no neighbour of itself.
     """
 
-    cells: Array
-    place: Indices
-    home: Indices
-    turns: Indices
-    away: Any
-    """Flags of the points outside the first cell."""
+    def __init__(
+        self,
+        caller: str,
+        points: Array,
+        owner: Indices,
+        cutoff: float,
+        cells: Array,
+        periodic: npt.NDArray[np.bool_],
+        queries: tuple[Array, Indices] | None = None,
+    ) -> None:
+        others, of_others = (points, owner) if queries is None else queries
+        if len(cells) == 1 and max(owner.max(initial=0), of_others.max(initial=0)) > 0:
+            both = np.unique(np.concatenate([owner, of_others]), return_inverse=True)[1]
+            owner, of_others = both[: len(owner)], both[len(both) - len(of_others) :]
+        graphs = 1 + int(max(owner.max(initial=0), of_others.max(initial=0)))
+        sizes = len(others), len(points), max(len(cells), graphs), len(cells)
+        self._caller, self._cutoff, self._queries = caller, cutoff, len(others)
+        self._sizes = *sizes, int(queries is None), team(), cutoff
+        flags = periodic.astype(np.int32)
+        self._arrays = others.T, points.T, of_others, owner, cells.T, flags.T
+        self._excess = np.zeros(1)
 
-    def offsets(self, i: Indices, j: Indices, code: Indices) -> Array:
-        offsets = np.zeros((len(i), 3))
-        away = self.away[i] | self.away[j]
-        moved = np.flatnonzero((code != len(self.turns) // 2) | away)
-        i, j = i[moved], j[moved]
-        shift = self.turns[code[moved]] + self.home[j] - self.home[i]
-        cells = self.cells[self.place[i]] if len(self.cells) > 1 else self.cells
-        parts = [shift[:, k, None] * cells[:, k] for k in range(3)]
-        offsets[moved] += parts[0] + parts[1] + parts[2]
-        return offsets
-
-
-def _between(
-    x: Array, images: _Images | None, i: Indices, j: Indices, *code: Indices
-) -> tuple[Array, Array | None]:
-    """Return vectors from i to the images of j, and offsets; reverse pairs negate them exactly."""
-    vectors = x.take(j, 0)
-    vectors -= x.take(i, 0)
-    if images is None:
-        return vectors, None
-    offsets = images.offsets(i, j, *code)
-    vectors += offsets
-    return vectors, offsets
-
-
-def _blocks(count: int) -> Iterator[slice]:
-    return (slice(start, start + _AT_ONCE) for start in range(0, count, _AT_ONCE))
-
-
-def _both_ways(
-    count: int, images: _Images | None, i: Indices, j: Indices, *code: Indices
-) -> tuple[list[Indices], Indices]:
-    """Return both directions of pairs, sorted by destination, and the row of each one's reverse."""
-    pairs = len(i)
-    keys = [(np.concatenate([i, j]), count), (np.concatenate([j, i]), count)]
-    if images is not None:
-        last = len(images.turns) - 1
-        keys += [(np.concatenate([c, last - c]), last + 1) for c in code]
-    order = pack_rows(*keys[-1])[1] - 1
-    for key, size in reversed(keys[:-1]):
-        order = order[pack_rows(key[order], size)[1] - 1]
-    row = np.empty(2 * pairs, np.int64)
-    row[order] = np.arange(2 * pairs)
-    back = np.where(order < pairs, order + pairs, order - pairs)
-    return [key[order] for key, _ in keys], row[back]
-
-
-def _through_images(
-    x: Array, cutoff: float, cells: Array, periodic: npt.NDArray[np.bool_], owner: Indices
-) -> tuple[_Images, Indices, Indices, Indices]:
-    """Return the pairs of points and images in one direction, within the cutoff up to rounding."""
-    place = np.minimum(owner, len(cells) - 1)
-    inverse, turning = np.linalg.inv(cells), periodic[place]
-    fraction = np.einsum("nd,ndk->nk", x, inverse[place])
-    farthest = abs(fraction[turning]).max(initial=0)
-    if farthest > _FARTHEST:
-        raise ValueError(
-            f"radius_graph: positions: expected points within {_FARTHEST:g} cells of the first, "
-            f"got one {farthest:.2g} cells away"
+    def within(self, parts: Parts) -> Neighbours:
+        """Return what is closer than the cutoff, sorted by query, point and image."""
+        kernels, offsets = _kernels.pyops_neighbour_search, np.empty(self._queries + 1, np.int64)
+        self._check(kernels.count_neighbours(*self._sizes, *self._arrays, offsets, self._excess))
+        found = _empty(int(offsets[-1]) - 1, parts)
+        wanted = parts.vectors + 2 * parts.offsets + 4 * parts.reverse
+        ends = found.src, found.dst, found.vectors.T, found.offsets.T, found.reverse
+        self._check(
+            kernels.list_neighbours(
+                *self._sizes, 0, wanted, *self._arrays, offsets, *ends, self._excess
+            )
         )
-    home = np.where(turning, -np.floor(fraction), 0).astype(np.int64)
-    fraction += home
-    reach = cutoff * np.linalg.norm(inverse, axis=1) * (1 + 1e-9) + 1e-9
-    reach = reach[place]
-    most = np.where(turning, np.ceil(reach), 0).max(0)
-    number = np.prod(2 * most + 1)
-    if number > _MOST_IMAGES:
-        raise ValueError(
-            f"radius_graph: cell: expected one of which the cutoff of {cutoff:g} reaches at most "
-            f"{_MOST_IMAGES} images, got one of which it reaches {number:.2g}"
+        return found
+
+    def nearest(self, counts: Indices) -> Neighbours:
+        """Return the nearest points of each query, as many as `counts` has."""
+        offsets = 1 + np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        found = _empty(int(offsets[-1]) - 1, Parts(True, True, False))
+        ends = found.src, found.dst, found.vectors.T, found.offsets.T
+        self._check(
+            _kernels.pyops_neighbour_search.nearest_neighbours(
+                *self._sizes, 0, 3, *self._arrays, offsets, *ends, self._excess
+            )
         )
-    most = most.astype(int)
-    sizes = 2 * most + 1
-    # Sorted by the last direction first; the second half reverses the first half.
-    turns = np.indices(sizes[::-1]).reshape(3, -1).T[:, ::-1] - most
-    points = x + np.einsum("nk,nkd->nd", home, cells[place])
-    low = np.where(turning, np.maximum(np.ceil(-reach - fraction), -most), 0).astype(int)
-    high = np.where(turning, np.minimum(np.floor(1 + reach - fraction), most), 0).astype(int)
-    ghost, code = _later(low + most, high + most, sizes)
-    others = points[ghost] + np.einsum("gk,gkd->gd", turns[code], cells[place[ghost]])
-    i, j = close_pairs_within(points, cutoff, owner)
-    k, g = close_pairs(points, others, cutoff, owner, owner[ghost])
-    small = i.dtype
-    i, j = np.concatenate([i, k.astype(small)]), np.concatenate([j, ghost[g].astype(small)])
-    codes = np.full(len(i), len(turns) // 2, np.int32)
-    codes[len(i) - len(g) :] = code[g]
-    return _Images(cells, place, home, turns, home.any(1)), i, j, codes
+        return found
+
+    def _check(self, status: int) -> None:
+        caller, excess = self._caller, self._excess[0]
+        if status == _TOO_FAR:
+            raise ValueError(
+                f"{caller}: positions: expected points within {2**31:g} cells of the first, got "
+                f"one {excess:.2g} cells away"
+            )
+        if status == _TOO_MANY and not self._cutoff:
+            raise ValueError(
+                f"{caller}: nearest: expected fewer, got as many as {10**6} images of the cell "
+                "do not have"
+            )
+        if status == _TOO_MANY:
+            raise ValueError(
+                f"{caller}: cell: expected one of which the cutoff of {self._cutoff:g} reaches at "
+                f"most {10**6} images, got one of which it reaches {excess:.2g}"
+            )
+        if status < 0:
+            raise ValueError(f"{caller}: positions and cell: expected finite numbers, got others")
+        if status:  # an interrupt has raised
+            raise MemoryError(f"{caller}: not enough memory")
 
 
-def _later(low: Indices, high: Indices, sizes: Indices) -> tuple[Indices, Indices]:
-    """Return the points, repeated per code of their ranges in the second half, and these codes."""
-    widths = high - low + 1
-    counts = widths.prod(1)
-    ghost = np.repeat(np.arange(len(low)), counts)
-    turn = np.arange(len(ghost)) - np.repeat(np.cumsum(counts) - counts, counts)
-    code, scale = np.zeros(len(ghost), np.int64), 1
-    for k in range(3):
-        turn, here = np.divmod(turn, widths[ghost, k])
-        code += scale * (here + low[ghost, k])
-        scale *= int(sizes[k])
-    later = code > scale // 2
-    return ghost[later], code[later]
+def _empty(edges: int, parts: Parts) -> Neighbours:
+    """Return arrays for so many edges; those that no kernel writes are zero."""
+    return Neighbours(
+        np.empty(edges, np.int32),
+        np.empty(edges, np.int32),
+        np.empty((edges if parts.vectors else 0, 3)),
+        np.zeros((edges if parts.offsets or parts.vectors else 0, 3)),
+        np.empty(edges if parts.reverse else 0, np.int64),
+    )

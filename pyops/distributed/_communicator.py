@@ -185,7 +185,7 @@ class Communicator:
 
         Parameters
         ----------
-        positions : array, shape (points of this rank, 3)
+        positions : array, shape (points of this rank, dim)
         cutoff, cell, pbc
             As for `pyops.radius_graph`, the same on all ranks.
         batch : array_like of int32 or int64, shape (points of this rank,), optional
@@ -194,7 +194,7 @@ class Communicator:
         Returns
         -------
         graph : DistributedGraph
-        vectors, offsets : array, shape (num_edges, 3)
+        vectors, offsets : array, shape (num_edges, dim)
         reverse : array of int64, shape (num_edges,)
             Number of the reverse of each own edge, through all ranks, for
             ``dimenet_aggregate(exclude="image")``.

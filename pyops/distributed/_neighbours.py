@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from .._call.indices import check_indices
-from ..neighbours import _check_cell, radius_graph
+from ..neighbours import check_batch, check_cell, check_points, radius_graph
 from ._halo import by_rank, joined
 
 if TYPE_CHECKING:
@@ -37,26 +36,19 @@ def distributed_radius_graph(
     """See `Communicator.radius_graph`."""
 
     def check() -> Counts:
-        fits = isinstance(positions, np.ndarray) and positions.shape[1:] == (3,)
+        fits = isinstance(positions, np.ndarray) and positions.ndim == 2
         some = positions[:0] if fits else positions
         radius_graph(some, cutoff, cell=cell, pbc=pbc, batch=None if batch is None else [])
         if not np.isfinite(positions).all():
             raise ValueError(f"{CALLER}: positions: expected finite numbers, got others")
-        owner = np.zeros(len(positions), np.int64)
-        if batch is not None:
-            owner = check_indices(f"{CALLER}: batch", batch).astype(np.int64)
-            if len(owner) != len(positions) or owner.min(initial=0) < 0:
-                raise ValueError(
-                    f"{CALLER}: batch: expected {len(positions)} numbers from 0 on, "
-                    f"got {len(owner)} from {owner.min(initial=0)}"
-                )
-        return owner
+        return check_batch(CALLER, batch, len(positions))[0].astype(np.int64, copy=False)
 
     owner = comm._together(
         CALLER,
         check,
         lambda _: (
             positions.dtype.char,
+            positions.shape[1],
             float(cutoff),
             *(None if a is None else np.asarray(a).tolist() for a in (cell, pbc)),
             batch is None,
@@ -65,8 +57,13 @@ def distributed_radius_graph(
     engine = comm._engine
     ranges = joined(engine.gather(np.array([len(owner)]))[:, 0])
     first, last = ranges[comm.rank : comm.rank + 2].tolist()
-    x = positions.astype(np.float64)
-    lattice = comm._together(CALLER, lambda: _lattice(x, float(cutoff), cell, pbc, owner, batch))
+    x, dim = check_points(CALLER, positions), positions.shape[1]
+
+    def place() -> _Lattice:
+        graphs = None if batch is None else 1 + int(owner.max(initial=0))
+        return _lattice(x, float(cutoff), *check_cell(CALLER, cell, pbc, graphs, dim), owner)
+
+    lattice = comm._together(CALLER, place)
     farthest = -float(engine.min(np.array([-abs(lattice.place).max(initial=0)]))[0])
     own, around = comm._together(CALLER, lambda: _cells(lattice, owner, farthest))
     bits = x.view(np.int64)
@@ -75,7 +72,7 @@ def distributed_radius_graph(
     ghosts = ghosts[np.argsort(ghosts[:, 0])]
     below = int(np.searchsorted(ghosts[:, 0], first))
     table = np.concatenate([ghosts[:below], rows, ghosts[below:]])
-    points = np.ascontiguousarray(table[:, 2:]).view(np.float64).astype(positions.dtype)
+    points = np.ascontiguousarray(table[:, 2:]).view(np.float64)[:, :dim].astype(positions.dtype)
     graphs = None if batch is None else table[:, 1]
     local, vectors, offsets, reverse = comm._together(
         CALLER, lambda: radius_graph(points, cutoff, cell=cell, pbc=pbc, batch=graphs)
@@ -100,10 +97,8 @@ class _Lattice(NamedTuple):
 
 
 def _lattice(
-    x: Values, cutoff: float, cell: Any, pbc: Any, owner: Counts, batch: object
+    x: Values, cutoff: float, cells: Values, periodic: npt.NDArray[np.bool_], owner: Counts
 ) -> _Lattice:
-    graphs = None if batch is None else 1 + int(owner.max(initial=0))
-    cells, periodic = _check_cell(cell, pbc, graphs)
     which = np.minimum(owner, len(cells) - 1)
     inverse = np.linalg.inv(cells)
     reach = cutoff * np.linalg.norm(inverse, axis=1)

@@ -14,8 +14,18 @@ from ._function import check as _check
 from ._function import function as _function
 from ._graph import Graph as Graph
 from ._points import Devices as Devices
+from ._radius import knn_graph as knn_graph
+from ._radius import radius_graph as radius_graph
 
-__all__ = ["Devices", "DistributedGraph", "Graph", "distribute", *_starred()]
+__all__ = [
+    "Devices",
+    "DistributedGraph",
+    "Graph",
+    "distribute",
+    "knn_graph",
+    "radius_graph",
+    *_starred(),
+]
 
 globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
 globals().update({name: _compound(op, "jax", globals(), _check) for name, op in _COMPOUNDS.items()})

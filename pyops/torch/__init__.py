@@ -12,9 +12,11 @@ from .._call.operator import OPERATORS as _OPERATORS
 from ._call import check as _check
 from ._function import function as _function
 from ._graph import Graph as Graph
+from ._radius import knn_graph as knn_graph
+from ._radius import radius_graph as radius_graph
 from ._sampler import BalancedBatchSampler as BalancedBatchSampler
 
-__all__ = ["BalancedBatchSampler", "Graph", *_starred()]
+__all__ = ["BalancedBatchSampler", "Graph", "knn_graph", "radius_graph", *_starred()]
 
 globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
 globals().update(

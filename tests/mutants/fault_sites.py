@@ -32,7 +32,7 @@ BLIND = {
     "process/test_resources": "processes, threads, signals, memory",
     "process/test_examples": "programs, whose operators are all in the table",
     "operators/test_blocks operators/test_check_gradients operators/test_graph_refusals "
-    "operators/test_objects operators/test_radius_graph operators/test_reference "
+    "operators/test_objects operators/test_reference "
     "operators/test_refusals operators/test_stubs": "Python alone, and the references",
 }
 """Tests that do not depend on the results of kernels, or check no more of them than others do."""

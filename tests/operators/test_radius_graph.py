@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pyops
-from pyops import _pairs, neighbours, radius_graph
+from pyops import knn_graph, radius_graph
 
 CELLS = {
     "none": (None, None),
@@ -18,12 +18,18 @@ CELLS = {
 }
 
 
-def listed(positions, cutoff, cell, pbc):
+@pytest.fixture
+def threads():
+    yield pyops.set_num_threads
+    pyops.set_num_threads(None)
+
+
+def listed(positions, cutoff, cell, pbc, most=14):
     """Return all edges as (dst, src, offset), by trying every image."""
     found = []
     periodic = np.zeros(3, bool) if cell is None else np.array([True] * 3 if pbc is None else pbc)
     cell = np.eye(3) if cell is None else cell
-    ranges = [range(-14, 15) if turns else range(1) for turns in periodic]
+    ranges = [range(-most, most + 1) if turns else range(1) for turns in periodic]
     for shift in itertools.product(*ranges):
         vectors = positions[None] - positions[:, None] + np.array(shift) @ cell
         near = (vectors**2).sum(2) < cutoff**2
@@ -73,18 +79,146 @@ def assert_same(one, other):
         assert np.array_equal(got, expected)
 
 
+def drawn_cell(rng, scale):
+    """Return a skewed cell, or one much smaller than it is long, and where it is periodic."""
+    cell = scale * (rng.standard_normal((3, 3)) + 2 * rng.uniform(0.2, 1.5) * np.eye(3))
+    cell[rng.integers(3)] *= rng.choice([0.3, 1.0, 3.0])
+    return cell, rng.random(3) < 0.6
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_drawn_cells(seed):
+    """Equal to all pairs in cells of any form, size and periodicity, and for any scale."""
+    rng = np.random.default_rng(seed)
+    scale = 10 ** rng.uniform(-3, 3)
+    cell, pbc = drawn_cell(rng, scale)
+    cutoff = scale * rng.choice([0.4, 1.0, 1.7])
+    reach = cutoff * np.linalg.norm(np.linalg.inv(cell), axis=0).max()
+    cell *= max(1, reach / 3)
+    positions = rng.uniform(-1, 1, (rng.integers(1, 12), 3)) @ cell
+    graph, vectors, offsets, reverse = radius_graph(positions, cutoff, cell=cell, pbc=pbc)
+    got = zip(graph.dst, graph.src, *np.round(offsets / scale, 6).T, strict=True)
+    expected = listed(positions / scale, cutoff / scale, cell / scale, pbc, 5)
+    np.testing.assert_allclose(sorted(map(tuple, got)), expected, atol=2e-6)
+    assert np.array_equal(vectors[reverse], -vectors)
+    assert np.array_equal(reverse[reverse], np.arange(len(reverse)))
+
+
+def test_against_vesin(rng):
+    """The same pairs and images as another library, for many points."""
+    vesin = pytest.importorskip("vesin")
+    for _ in range(20):
+        cell, pbc = drawn_cell(rng, 4.0)
+        positions = rng.uniform(-3, 9, (300, 3))
+        search = vesin.NeighborList(cutoff=1.3, full_list=True)
+        arrays = search.compute(points=positions, box=cell, periodic=pbc, quantities="ijS")
+        i, j, shifts = arrays
+        graph, _, offsets, _ = radius_graph(positions, 1.3, cell=cell, pbc=pbc)
+        got = zip(graph.dst, graph.src, *np.round(offsets, 6).T, strict=True)
+        expected = zip(i, j, *np.round(shifts @ cell, 6).T, strict=True)
+        np.testing.assert_allclose(sorted(got), sorted(expected), atol=2e-6)
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_dimensions(dim, rng):
+    """Points on a line or in a plane are those in space, in a cell that is periodic there."""
+    positions, cell = rng.uniform(-2, 5, (40, dim)), 3 * np.eye(dim)
+    cell[-1, 0] += 0.7
+    space = np.pad(positions, ((0, 0), (0, 3 - dim)))
+    box = 9 * np.eye(3)
+    box[:dim, :dim] = cell
+    along = np.arange(3) < dim
+    for options, more in ({}, {}), ({"cell": cell}, {"cell": box, "pbc": along}):
+        found = radius_graph(positions, 0.9, **options)
+        expected = radius_graph(space, 0.9, **more)
+        assert np.array_equal(found[0].src, expected[0].src)
+        assert np.array_equal(found[3], expected[3])
+        for got, whole in zip(found[1:3], expected[1:3], strict=True):
+            assert got.shape == (found[0].num_edges, dim)
+            assert np.array_equal(got, whole[:, :dim])
+
+
 @pytest.mark.parametrize("name", CELLS)
-def test_blocks(name, rng, monkeypatch):
-    """Results do not depend on the number of points and pairs per block."""
+def test_threads(name, rng, threads):
+    """Results are the same in every bit for any number of threads."""
     cell, pbc = CELLS[name]
-    positions = np.concatenate([rng.uniform(-3, 6, (60, 3)), np.ones((20, 3))])
-    if name == "smaller than the cutoff":
-        positions = positions[::9]
-    expected = radius_graph(positions, 1.7, cell=cell, pbc=pbc)
-    monkeypatch.setattr(_pairs, "_POINTS", 3)
-    monkeypatch.setattr(_pairs, "_CANDIDATES", 5)
-    monkeypatch.setattr(neighbours, "_AT_ONCE", 7)
-    assert_same(radius_graph(positions, 1.7, cell=cell, pbc=pbc), expected)
+    positions = rng.uniform(-9, 9, (3000 if name != "smaller than the cutoff" else 300, 3))
+    found = []
+    for number in 1, 2, 5:
+        threads(number)
+        found.append(radius_graph(positions, 1.1, cell=None if cell is None else 3 * cell, pbc=pbc))
+    for other in found[1:]:
+        assert_same(other, found[0])
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_nearest(name, rng):
+    """The edges into each point are the shortest of all images, in their order."""
+    cell, pbc = CELLS[name]
+    positions, nearest = rng.uniform(0, 3, (12, 3)), 15
+    graph, vectors, offsets = knn_graph(positions, nearest, cell=cell, pbc=pbc)
+    assert np.array_equal(vectors, positions[graph.src] - positions[graph.dst] + offsets)
+    lengths = np.linalg.norm(vectors, axis=1).reshape(len(positions), -1)
+    assert lengths.shape[1] == (11 if cell is None else nearest)
+    assert np.array_equal(graph.dst, np.repeat(np.arange(12), lengths.shape[1]))
+    whole = listed(positions, lengths.max() * (1 + 1e-9), cell, pbc)
+    for i, row in enumerate(lengths):
+        shifts = np.array([edge for edge in whole if edge[0] == i])
+        every = positions[shifts[:, 1].astype(int)] - positions[i] + shifts[:, 2:]
+        np.testing.assert_allclose(
+            row, np.sort(np.linalg.norm(every, axis=1))[: len(row)], atol=3e-6
+        )
+
+
+def test_nearest_of_batches(rng):
+    """Graphs of a batch stay apart, and small ones have all their points."""
+    batch = np.array([5, 0, 5, 2, 5, 0, 5])
+    graph, *_ = knn_graph(rng.uniform(0, 1, (7, 2)), 2, batch=batch)
+    assert graph.in_degrees().tolist() == [2, 1, 2, 0, 2, 1, 2]
+    assert (batch[graph.src] == batch[graph.dst]).all()
+    alone, *_ = knn_graph(np.ones((3, 1), np.float32), 9)  # equal points: by their number
+    assert alone.src.tolist() == [1, 2, 0, 2, 0, 1]
+    assert knn_graph(np.zeros((0, 3)), 1)[0].num_edges == 0
+
+
+@pytest.mark.parametrize("size", [4e-10, 1.0, 400.0, 1e5])
+def test_nearest_images(size):
+    """Those of one point in a cell of any size, and of points far outside of it."""
+    _, vectors, _ = knn_graph(np.zeros((1, 3)), 6, cell=size * np.eye(3))
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), size)
+    far = size * np.array([[0.0, 0, 0], [200.5, 0.5, 0.5]])
+    _, vectors, _ = knn_graph(far, 8, cell=size * np.eye(3))
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), size * 0.75**0.5)
+    wire = size * np.array([[0.0, 0, 0], [200.5, 1e4, 0.5]])
+    _, vectors, _ = knn_graph(wire, 2, cell=size * np.eye(3), pbc=[True, False, False])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), size)
+
+
+def test_nearest_of_clusters(rng):
+    """Points close to each other, and some alone, in a large cell."""
+    positions = np.concatenate([rng.normal(0, 1e-12, (50, 3)), rng.uniform(0, 10, (5, 3))])
+    _, vectors, _ = knn_graph(positions, 20, cell=30 * np.eye(3))
+    shifts = 30.0 * np.array([*itertools.product((-1, 0, 1), repeat=3)])
+    every = positions[None, :, None] + shifts - positions[:, None, None]
+    lengths = np.sort(np.linalg.norm(every, axis=3).reshape(55, -1), axis=1)[:, 1:21]
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1).reshape(55, 20), lengths)
+
+
+def test_nearest_are_threaded(rng, threads):
+    positions = np.concatenate([rng.uniform(0, 1, (2000, 3)), [[1e9, 0, 0]]])
+    found = []
+    for number in 1, 3:
+        threads(number)
+        found.append(knn_graph(positions, 7))
+    assert_same(*found)
+
+
+def test_outlier(rng):
+    """A point far away from a dense cluster does not make the search quadratic."""
+    cluster = rng.uniform(0, 20, (20_000, 3))
+    alone, *_ = radius_graph(cluster, 0.5)
+    far, *_ = radius_graph(np.concatenate([cluster, [[1e9, 0, 0]]]), 0.5)
+    assert np.array_equal(alone.src, far.src)
 
 
 def test_last_graphs_without_points(rng):
@@ -174,7 +308,9 @@ POINTS = np.zeros((4, 3))
     [
         ((None, 1.0), {}, TypeError, "positions: expected a NumPy array, got None"),
         ((POINTS.astype(int), 1.0), {}, TypeError, "positions: expected float32 or float64"),
-        ((POINTS[:, :2], 1.0), {}, ValueError, r"positions: expected shape \(num_nodes, 3\)"),
+        ((POINTS[:, :0], 1.0), {}, ValueError, r"positions: expected shape \(num_nodes, 3\)"),
+        ((POINTS[:, :2], 1.0), {"cell": np.eye(3)}, ValueError, r"cell: expected shape \(2, 2\)"),
+        ((POINTS + 1e200, 1.0), {}, ValueError, "positions: expected numbers up to 1e150"),
         ((POINTS + np.nan, 1.0), {}, ValueError, "positions: expected finite numbers"),
         ((POINTS, "1"), {}, TypeError, "cutoff: expected a number, got '1'"),
         ((POINTS, True), {}, TypeError, "cutoff: expected a number, got True"),
@@ -234,6 +370,31 @@ def test_refused(arguments, options, error, message):
         radius_graph(*arguments, **options)
 
 
+@pytest.mark.parametrize(
+    ("nearest", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)]
+)
+def test_nearest_refused(nearest, error):
+    with pytest.raises(error, match=r"^knn_graph: nearest: expected"):
+        knn_graph(POINTS, nearest)
+
+
+def test_nearest_of_too_many():
+    assert knn_graph(POINTS, 2**31 - 2)[0].num_edges == 12
+    with pytest.raises(ValueError, match=r"^knn_graph: nearest: expected fewer"):
+        knn_graph(np.zeros((1, 1)), 2_000_000, cell=np.eye(1))
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-103, 1e103, 1e148])
+def test_cells_of_any_size(size):
+    """Neighbours through the walls, where products of three lengths leave the range."""
+    cell = np.diag([size, size, size]) if size > 1e-140 else np.diag([1e-140, 1e-140, 1e140])
+    shortest = cell[0, 0]
+    points = shortest * np.array([[0.05, 0.5, 0.5], [0.95, 0.5, 0.5]])
+    graph, vectors, *_ = radius_graph(points, 0.2 * shortest, cell=cell)
+    assert graph.num_edges == 2
+    np.testing.assert_allclose(abs(vectors[:, 0]), 0.1 * shortest)
+
+
 def test_crystals_by_any_cell(rng):
     """Every edge of a supercell is one of the cell, and so are the sums over neighbours."""
     cell, atoms = np.array([[2.0, 0, 0], [0.5, 2.2, 0], [0, 0.3, 1.9]]), rng.uniform(0, 2, (2, 3))
@@ -260,7 +421,7 @@ def test_crystals_by_any_cell(rng):
     [("torch", r"tensor.detach\(\).numpy\(\)"), ("jaxlib._jax", "numpy.asarray")],
 )
 def test_arrays_of_other_libraries(library, hint):
-    """No front end has the function: the message says how to convert."""
+    """The message says how to convert."""
     other = type("Array", (), {"__module__": library})()
     for given in (other, None), (np.eye(3), other):
         with pytest.raises(TypeError, match=f"; pass {hint}"):

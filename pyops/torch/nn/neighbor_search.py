@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from ..._pairs import close_pairs
+from ...neighbours import pairs_within
 from .._call import is_exporting, is_tracing, widened
 from .._host import plain
 from .._library import LIBRARY
@@ -103,7 +103,9 @@ def search(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Tensor
     in the original: its float32 distances have an error far above float32 precision.
     """
     data, queries = widened(data), widened(queries)
-    if len(data) * len(queries) <= FEW or data.shape[1] > 3 or not 0 < radius < float("inf"):
+    few = len(data) * len(queries) <= FEW
+    finite = bool(data.isfinite().all() and queries.isfinite().all())
+    if few or not finite or data.shape[1] > 3 or not 0 < radius < float("inf"):
         counts, index = _all(data, queries, radius)
     else:
         counts, index = _by_cells(data, queries, radius)
@@ -145,8 +147,9 @@ def _by_cells(data: Tensor, queries: Tensor, radius: float) -> tuple[Tensor, Ten
     x, y = (nn.functional.pad(t.double().cpu(), (0, 3 - t.shape[1])) for t in (queries, data))
     largest = max(float(t.abs().max()) for t in (x, y))
     error = 64 * torch.finfo(data.dtype).eps * (largest + radius) ** 2
+    reach = (radius**2 + error) ** 0.5
     rows, columns = map(
-        torch.from_numpy, close_pairs(x.numpy(), y.numpy(), (radius**2 + error) ** 0.5)
+        torch.from_numpy, pairs_within("NeighborSearch", x.numpy(), y.numpy(), reach)
     )
     square = (x[rows] - y[columns]).square().sum(1)
     unsure = torch.zeros(len(x), dtype=torch.bool)

@@ -21,12 +21,13 @@ CASES = {
     "cells": {"cell": np.stack([SKEW, 2 * np.eye(3), SKEW.T, np.eye(3)]), "batch": True},
     "directions": {"cell": SKEW, "pbc": [[True] * 3, [False] * 3] * 2, "batch": True},
     "batch": {"batch": True},
+    "plane": {"dim": 2, "cell": SKEW[:2, :2], "pbc": [True, False]},
 }
 
 
 def compare(comm, rng, count, cutoff, dtype, options, away=0.0):
     options = dict(options)
-    x = 3 * rng.random((count, 3)) - 0.5
+    x = 3 * rng.random((count, options.pop("dim", 3))) - 0.5
     x[::2] += away
     x = x.astype(dtype)
     if rng.random() < 0.5:  # neighbours have near numbers
@@ -124,15 +125,15 @@ def refusals():
     mine = comm.rank == last
     at = f"rank {last}: " if last else ""
     x = np.random.default_rng(comm.rank).random((5, 3))
-    with refused(ValueError, f"{at}radius_graph: positions: expected shape (num_nodes, 3), got (5"):
-        comm.radius_graph(x[:, :2] if mine else x, 0.5)
+    with refused(ValueError, f"{at}radius_graph: positions: expected shape (num_nodes, 3), or"):
+        comm.radius_graph(x[:, :0] if mine else x, 0.5)
     with refused(TypeError, f"{at}radius_graph: positions: expected a NumPy array, got list"):
         comm.radius_graph([1.0] if mine else x, 0.5)
     with refused(ValueError, f"{at}Communicator.radius_graph: positions: expected finite"):
         comm.radius_graph(x * np.nan if mine else x, 0.5)
     with refused(ValueError, f"{at}radius_graph: cutoff: expected a positive number"):
         comm.radius_graph(x, -1.0 if mine else 0.5)
-    with refused(ValueError, f"{at}Communicator.radius_graph: batch: expected 5 numbers"):
+    with refused(ValueError, f"{at}Communicator.radius_graph: batch: expected num_nodes=5 numbers"):
         comm.radius_graph(x, 0.5, batch=np.zeros(5 - mine, int))
     with refused(ValueError, "cell: expected shape (3, 3) or (num_graphs=3, 3, 3)"):
         comm.radius_graph(x, 0.5, batch=np.full(5, 2), cell=np.stack([np.eye(3)] * 2))
@@ -144,6 +145,8 @@ def refusals():
             comm.radius_graph(x, 0.5, cell=np.eye(3) * (1 + mine))
         with refused(ValueError, different):
             comm.radius_graph(x.astype("f") if mine else x, 0.5)
+        with refused(ValueError, different):
+            comm.radius_graph(x[:, :2] if mine else x, 0.5)
     assert comm.radius_graph(x, 0.5)[0].num_dst == 5
 
 

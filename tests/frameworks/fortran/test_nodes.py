@@ -20,7 +20,7 @@ UNCHECKED = {"gfortran": ("-O0", "-fcheck=no-all", "-fno-sanitize=all"), "flang-
 """Flags that reduce the compile time of long programs."""
 pytestmark = pytest.mark.bare
 every_program = pytest.mark.parametrize(
-    "program", ["originals", "tapes", "misuse", "molecules", "watched"]
+    "program", ["originals", "tapes", "misuse", "molecules", "neighbours", "watched"]
 )
 
 GRAPH = Graph.from_csc(

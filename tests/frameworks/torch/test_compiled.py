@@ -91,6 +91,7 @@ CALLS = {
         "all": lambda x: tuple(pyops.radius_graph(POSITIONS, 0.5)),
         "of what torch computes": lambda x: tuple(pyops.radius_graph(x[:, :3].copy(), 2.0)),
     },
+    "knn_graph": {"all": lambda x: tuple(pyops.knn_graph(POSITIONS, 2))},
     "get_num_threads": {"": lambda x: pyops.get_num_threads()},
     "set_num_threads": {"": lambda x: pyops.set_num_threads(None) is None},
 }

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C._functorch import get_unwrapped, is_batchedtensor, is_functorch_wrapped_tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ....neighbours import radius_graph
@@ -16,6 +15,7 @@ from ..._graph import TracedGraph
 from ..._host import on_host
 from ..._library import LIBRARY
 from ..._onnx import untranslated
+from ..._radius import values_of
 
 if TYPE_CHECKING:
     from ....graph import Graph
@@ -74,18 +74,6 @@ for _device in "CPU", "CUDA":
 torch.library.register_fake("pyops::neighbours", _fake, lib=LIBRARY)
 
 
-def _values(tensor: Tensor) -> Tensor:
-    """Return the tensor that transformations of torch.func have wrapped."""
-    while is_functorch_wrapped_tensor(tensor):
-        if is_batchedtensor(tensor):
-            raise NotImplementedError(
-                "pos, batch: vmap over positions or batch, where each example would have edges of "
-                "its own: join the examples in one call, with batch, or call for each"
-            )
-        tensor = get_unwrapped(tensor)
-    return tensor
-
-
 def neighbours(
     positions: Tensor, batch: Tensor | None, cutoff: float, most: int | None
 ) -> Neighbours:
@@ -97,7 +85,7 @@ def neighbours(
         found, counts = torch.ops.pyops.neighbours(positions, batch, cutoff, most)
         src, dst = found.unbind()
         return Neighbours(src, dst, TracedGraph(src, dst, atoms, atoms), counts)
-    positions, batch = _values(positions), None if batch is None else _values(batch)
+    positions, batch = values_of(positions), None if batch is None else values_of(batch)
     with temporarily_clear_interpreter_stack():
         graph, found, counts = _search(positions, batch, cutoff, most)
     src, dst = found
