@@ -1,0 +1,73 @@
+"""The sources keep the form that ARCHITECTURE.md describes."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from .. import ROOT
+
+pytestmark = pytest.mark.bare
+LONG = 530
+"""Most lines of a source of the library."""
+EXCEPTIONS = {
+    "pyops/graph.py": "one class and its documentation",
+    "pyops/torch/_ranks.py": "the classes of a tensor that is distributed refer to each other",
+}
+"""Longer sources, and why they are not divided."""
+FOLDER = 30
+"""Most sources of a folder that has none for each operator or layer."""
+BY_NAME = "pyops/torch/nn", "tests/operators", "tests/reference"
+"""Folders with a source for each operator or layer."""
+
+
+def sources(*folders, suffixes=(".py", ".fypp", ".c", ".cu", ".f90")):
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in suffixes and "__pycache__" not in path.parts:
+                yield path
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def test_length():
+    lengths = {
+        name(path): len(path.read_text().splitlines()) for path in sources("pyops", "fortran")
+    }
+    assert {n for n, lines in lengths.items() if lines > LONG} == {*EXCEPTIONS}
+
+
+@pytest.mark.parametrize(("document", "most"), [("README.md", 150), ("ARCHITECTURE.md", 200)])
+def test_length_of_documents(document, most):
+    assert len((ROOT / document).read_text().splitlines()) <= most
+
+
+def test_folders():
+    folders = Counter(name(path.parent) for path in sources("pyops", "fortran", "tests"))
+    assert {f for f, count in folders.items() if count > FOLDER} <= {*BY_NAME}
+
+
+def test_templates_are_fortran():
+    """Lines with directives or expressions of fypp are few, and none names a precision."""
+    text = [line for path in sources("fortran", suffixes=[".fypp"]) for line in path.open()]
+    directives = [line for line in text if re.search(r"\$\{|^ *#:|^ *\$:|^ *@:", line)]
+    assert len(directives) < 0.12 * len(text)
+    assert not [line for line in text if "_${v}$" in line]
+
+
+@pytest.mark.parametrize(
+    "words", ["ways? back", "going back", "made again", "worked out", "comes back", "pull_into"]
+)
+def test_terms(words):
+    """What has a name in the field goes by it: backward pass, recompute, VJP."""
+    found = re.compile(words, re.IGNORECASE)
+    assert not [name(p) for p in sources("pyops", "fortran") if found.search(p.read_text())]
+
+
+def test_unchecked_types():
+    """Few annotations are `Any`, which type checkers do not check."""
+    lines = [line for path in sources("pyops", suffixes=[".py"]) for line in path.open()]
+    found = [line for line in lines if re.search(r"\bAny\b", line) and "import" not in line]
+    assert len(found) <= 170
