@@ -176,6 +176,7 @@ def test_make_with_the_wheel(tmp_path):
         check_gradients(run(tmp_path / program))
 
 
+@pytest.mark.slow
 def test_fpm(build, tmp_path):
     """The package for fpm needs nothing but a compiler."""
     need("fpm")
