@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _kernels
 from ._call.arrays import check_array
 from ._call.eager import eager
 from ._call.indices import Indices, check_count, check_indices
-from ._call.threads import team
+from ._neighbour_search import Parts, Search
 from .graph import Graph
 
 if TYPE_CHECKING:
     from ._call.types import Array
-
-_TOO_FAR, _TOO_MANY = -3, -4
-"""Status of the kernel: a point that is too far away, too many images."""
+    from ._neighbour_search import Neighbours
 
 
 @eager
@@ -70,7 +67,8 @@ def radius_graph(
         If shapes, types or values do not fit. ValueError also for points that are not finite or
         2^31 periods of the cell away, and for cells without volume.
     """
-    found, _ = _near(positions, cutoff, cell, pbc, batch, vectors=True)
+    parts = Parts(vectors=True, offsets=cell is not None, reverse=True)
+    found, _ = _near(positions, cutoff, cell, pbc, batch, parts)
     return *_results(positions, found), found.reverse
 
 
@@ -114,7 +112,8 @@ def knn_graph(
     >>> pyops.knn_graph(np.array([[0.0], [1.0], [3.0]]), 1)[0].src
     array([1, 0, 1], dtype=int32)
     """
-    found, _ = _nearest(positions, nearest, cell, pbc, batch)
+    parts = Parts(vectors=True, offsets=cell is not None)
+    found, _ = _nearest(positions, nearest, cell, pbc, batch, parts)
     return _results(positions, found)
 
 
@@ -133,17 +132,21 @@ def near_images(
     of cell vectors, so offsets are ``images @ cell``.
     """
     if nearest is None:
-        found, cells = _near(positions, cutoff, cell, pbc, batch, vectors=False)
+        parts = Parts(offsets=cell is not None, reverse=True)
+        found, cells = _near(positions, cutoff, cell, pbc, batch, parts)
     else:
-        found, cells = _nearest(positions, nearest, cell, pbc, batch)
-    edges = np.stack([found.src, found.dst], dtype=np.int64)
+        parts = Parts(offsets=cell is not None)
+        found, cells = _nearest(positions, nearest, cell, pbc, batch, parts)
+    edges, dim = np.stack([found.src, found.dst], dtype=np.int64), positions.shape[1]
+    if cell is None:
+        return edges, np.ascontiguousarray(found.offsets[:, :dim]), found.reverse
     inverse = np.linalg.inv(cells)
     if len(cells) == 1:
         images = found.offsets @ inverse[0]
     else:
         which = check_batch("radius_graph", batch, len(positions))[0][found.src]
         images = np.einsum("ed,edk->ek", found.offsets, inverse[which])
-    return edges, np.ascontiguousarray(np.rint(images)[:, : positions.shape[1]]), found.reverse
+    return edges, np.ascontiguousarray(np.rint(images)[:, :dim]), found.reverse
 
 
 def _nearest(
@@ -152,6 +155,7 @@ def _nearest(
     cell: Array | None,
     pbc: npt.ArrayLike | None,
     batch: npt.ArrayLike | None,
+    parts: Parts,
 ) -> tuple[Neighbours, Array]:
     """Check the arguments of `knn_graph`; return what is nearest, and the cells."""
     caller = "knn_graph"
@@ -163,7 +167,8 @@ def _nearest(
     alone = ~periodic[np.minimum(owner, len(cells) - 1)].any(1)
     group = np.unique(owner, return_inverse=True)[1]
     counts[alone] = np.minimum(nearest, np.bincount(group)[group[alone]] - 1)
-    return _Search(caller, points, owner, 0.0, cells, periodic).nearest(counts), cells
+    search = Search(caller, points, owner, 0.0, cells, periodic)
+    return search.nearest(counts, parts), cells
 
 
 def _near(
@@ -172,14 +177,13 @@ def _near(
     cell: Array | None,
     pbc: npt.ArrayLike | None,
     batch: npt.ArrayLike | None,
-    vectors: bool,
+    parts: Parts,
 ) -> tuple[Neighbours, Array]:
     """Check the arguments of `radius_graph`; return what is near, and the cells."""
     caller = "radius_graph"
     points, owner, cells, periodic = _checked(caller, positions, cell, pbc, batch)
     distance = check_cutoff(caller, cutoff)
-    parts = Parts(vectors, cell is not None or not vectors, reverse=True)
-    return _Search(caller, points, owner, distance, cells, periodic).within(parts), cells
+    return Search(caller, points, owner, distance, cells, periodic).within(parts), cells
 
 
 def _checked(
@@ -236,7 +240,9 @@ def check_cutoff(caller: str, cutoff: object) -> float:
     return float(cutoff)
 
 
-def check_batch(caller: str, batch: npt.ArrayLike | None, count: int) -> tuple[Indices, int | None]:
+def check_batch(
+    caller: str, batch: npt.ArrayLike | None, count: int
+) -> tuple[npt.NDArray[np.int64], int | None]:
     """Return the graph of each point, and the number of graphs that `batch` has."""
     if batch is None:
         return np.zeros(count, np.int64), None
@@ -297,124 +303,3 @@ def _completed(cells: Array, periodic: npt.NDArray[np.bool_]) -> Array:
     for k in np.flatnonzero(missing.any(1) & np.isfinite(cells).all((1, 2))):
         cells[k, missing[k]] = np.linalg.svd(cells[k])[2][3 - missing[k].sum() :]
     return cells
-
-
-def pairs_within(
-    caller: str, queries: Array, points: Array, cutoff: float
-) -> tuple[Indices, Indices]:
-    """Return the pairs of a query and a point, float64 in three dimensions, closer than a cutoff.
-
-    As int64, in the order of queries, then points.
-    """
-    none, everywhere = (np.zeros(len(x), np.int64) for x in (queries, points))
-    cells, periodic = np.eye(3)[None], np.zeros((1, 3), bool)
-    search = _Search(caller, points, everywhere, cutoff, cells, periodic, (queries, none))
-    found = search.within(Parts(False, False, False))
-    return found.dst.astype(np.int64), found.src.astype(np.int64)
-
-
-class Parts(NamedTuple):
-    """Which arrays of an edge a search returns beside its ends; the others are zero or empty."""
-
-    vectors: bool
-    offsets: bool
-    reverse: bool
-
-
-class Neighbours(NamedTuple):
-    """Edges from points to queries."""
-
-    src: Indices
-    dst: Indices
-    vectors: Array
-    offsets: Array
-    reverse: Indices
-
-
-class _Search:
-    """A search for points near queries of the same graph, by kernels.
-
-    Points and queries are float64 in three dimensions, finite, with their graphs. Without queries
-    they are the points, and a point is no neighbour of itself.
-    """
-
-    def __init__(
-        self,
-        caller: str,
-        points: Array,
-        owner: Indices,
-        cutoff: float,
-        cells: Array,
-        periodic: npt.NDArray[np.bool_],
-        queries: tuple[Array, Indices] | None = None,
-    ) -> None:
-        others, of_others = (points, owner) if queries is None else queries
-        if len(cells) == 1 and max(owner.max(initial=0), of_others.max(initial=0)) > 0:
-            both = np.unique(np.concatenate([owner, of_others]), return_inverse=True)[1]
-            owner, of_others = both[: len(owner)], both[len(both) - len(of_others) :]
-        graphs = 1 + int(max(owner.max(initial=0), of_others.max(initial=0)))
-        sizes = len(others), len(points), max(len(cells), graphs), len(cells)
-        self._caller, self._cutoff, self._queries = caller, cutoff, len(others)
-        self._sizes = *sizes, int(queries is None), team(), cutoff
-        flags = periodic.astype(np.int32)
-        self._arrays = others.T, points.T, of_others, owner, cells.T, flags.T
-        self._excess = np.zeros(1)
-
-    def within(self, parts: Parts) -> Neighbours:
-        """Return what is closer than the cutoff, sorted by query, point and image."""
-        kernels, offsets = _kernels.pyops_neighbour_search, np.empty(self._queries + 1, np.int64)
-        self._check(kernels.count_neighbours(*self._sizes, *self._arrays, offsets, self._excess))
-        found = _empty(int(offsets[-1]) - 1, parts)
-        wanted = parts.vectors + 2 * parts.offsets + 4 * parts.reverse
-        ends = found.src, found.dst, found.vectors.T, found.offsets.T, found.reverse
-        self._check(
-            kernels.list_neighbours(
-                *self._sizes, 0, wanted, *self._arrays, offsets, *ends, self._excess
-            )
-        )
-        return found
-
-    def nearest(self, counts: Indices) -> Neighbours:
-        """Return the nearest points of each query, as many as `counts` has."""
-        offsets = 1 + np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        found = _empty(int(offsets[-1]) - 1, Parts(True, True, False))
-        ends = found.src, found.dst, found.vectors.T, found.offsets.T
-        self._check(
-            _kernels.pyops_neighbour_search.nearest_neighbours(
-                *self._sizes, 0, 3, *self._arrays, offsets, *ends, self._excess
-            )
-        )
-        return found
-
-    def _check(self, status: int) -> None:
-        caller, excess = self._caller, self._excess[0]
-        if status == _TOO_FAR:
-            raise ValueError(
-                f"{caller}: positions: expected points within {2**31:g} cells of the first, got "
-                f"one {excess:.2g} cells away"
-            )
-        if status == _TOO_MANY and not self._cutoff:
-            raise ValueError(
-                f"{caller}: nearest: expected fewer, got as many as {10**6} images of the cell "
-                "do not have"
-            )
-        if status == _TOO_MANY:
-            raise ValueError(
-                f"{caller}: cell: expected one of which the cutoff of {self._cutoff:g} reaches at "
-                f"most {10**6} images, got one of which it reaches {excess:.2g}"
-            )
-        if status < 0:
-            raise ValueError(f"{caller}: positions and cell: expected finite numbers, got others")
-        if status:  # an interrupt has raised
-            raise MemoryError(f"{caller}: not enough memory")
-
-
-def _empty(edges: int, parts: Parts) -> Neighbours:
-    """Return arrays for so many edges; those that no kernel writes are zero."""
-    return Neighbours(
-        np.empty(edges, np.int32),
-        np.empty(edges, np.int32),
-        np.empty((edges if parts.vectors else 0, 3)),
-        np.zeros((edges if parts.offsets or parts.vectors else 0, 3)),
-        np.empty(edges if parts.reverse else 0, np.int64),
-    )

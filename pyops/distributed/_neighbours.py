@@ -41,7 +41,7 @@ def distributed_radius_graph(
         radius_graph(some, cutoff, cell=cell, pbc=pbc, batch=None if batch is None else [])
         if not np.isfinite(positions).all():
             raise ValueError(f"{CALLER}: positions: expected finite numbers, got others")
-        return check_batch(CALLER, batch, len(positions))[0].astype(np.int64, copy=False)
+        return check_batch(CALLER, batch, len(positions))[0]
 
     owner = comm._together(
         CALLER,

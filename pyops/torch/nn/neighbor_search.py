@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from ...neighbours import pairs_within
+from ..._neighbour_search import pairs_within
 from .._call import is_exporting, is_tracing, widened
 from .._host import plain
 from .._library import LIBRARY

@@ -12,14 +12,7 @@ from jax.test_util import check_grads  # noqa: E402
 import pyops  # noqa: E402
 import pyops.jax  # noqa: E402
 
-CELL = np.array([[2.0, 0, 0], [0.4, 2.2, 0], [0, 0.3, 1.9]])
-CASES = {
-    "open": {},
-    "periodic": {"cell": CELL},
-    "slab": {"cell": CELL, "pbc": np.array([True, True, False])},
-    "batch": {"batch": np.array([0] * 5 + [2] * 7)},
-    "cells": {"batch": np.array([0] * 5 + [1] * 7), "cell": np.stack([CELL, 1.1 * CELL])},
-}
+from ...support.points import CASES  # noqa: E402
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -8,22 +8,17 @@ torch = pytest.importorskip("torch")
 import pyops  # noqa: E402
 import pyops.torch  # noqa: E402
 
-CELL = torch.tensor([[2.0, 0, 0], [0.4, 2.2, 0], [0, 0.3, 1.9]], dtype=torch.float64)
+from ...support import points as shared  # noqa: E402
+
+CELL = torch.from_numpy(shared.CELL)
 CASES = {
-    "open": {},
-    "periodic": {"cell": CELL},
-    "slab": {"cell": CELL, "pbc": torch.tensor([True, True, False])},
-    "batch": {"batch": torch.tensor([0] * 5 + [2] * 7)},
-    "cells": {"batch": torch.tensor([0] * 5 + [1] * 7), "cell": torch.stack([CELL, 1.1 * CELL])},
+    name: {key: torch.from_numpy(given) for key, given in options.items()}
+    for name, options in shared.CASES.items()
 }
 
 
 def points(rng, dtype=torch.float64):
     return torch.tensor(rng.uniform(-1, 3, (12, 3)), dtype=dtype)
-
-
-def as_arrays(options):
-    return {name: given.numpy() for name, given in options.items()}
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -38,7 +33,7 @@ def test_as_of_arrays(name, compiled, rng):
         return ends, vectors, offsets, reverse
 
     found = (torch.compile(features, fullgraph=True, dynamic=False) if compiled else features)(x)
-    graph, *expected = pyops.radius_graph(x.numpy(), 1.5, **as_arrays(options))
+    graph, *expected = pyops.radius_graph(x.numpy(), 1.5, **shared.CASES[name])
     np.testing.assert_allclose(
         found[0], pyops.aggregate(graph, x.numpy(), reduce="sum"), atol=1e-12
     )
@@ -88,7 +83,7 @@ def test_nearest(name, compiled, rng):
 
     x = points(rng)
     found = (torch.compile(search, fullgraph=True, dynamic=False) if compiled else search)(x)
-    _, *expected = pyops.knn_graph(x.numpy(), 3, **as_arrays(CASES[name]))
+    _, *expected = pyops.knn_graph(x.numpy(), 3, **shared.CASES[name])
     for got, array in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, array, atol=1e-12)
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from ....neighbours import radius_graph
+from ....graph import Graph
+from ....neighbours import near_images
 from ..._call import is_exporting, is_tracing, widened
 from ..._graph import TracedGraph
 from ..._host import on_host
 from ..._library import LIBRARY
 from ..._onnx import untranslated
 from ..._radius import values_of
-
-if TYPE_CHECKING:
-    from ....graph import Graph
 
 
 class Neighbours(NamedTuple):
@@ -36,14 +34,14 @@ def _search(
 ) -> tuple[Graph, Tensor, Tensor]:
     """Return the graph, its edges as [2, edges], and the sizes of the examples."""
     owner = None if batch is None else on_host(batch).numpy()
-    graph, *_ = radius_graph(widened(positions).cpu().numpy(), cutoff, batch=owner)
+    edges, *_ = near_images(widened(positions).cpu().numpy(), cutoff, batch=owner)
+    graph = Graph(edges[0], edges[1], len(positions))
     degree = int(graph.in_degrees().max(initial=0))
     if most is not None and degree > most:
         raise ValueError(
             f"max_num_neighbors: expected at least {degree}, the most neighbours of an atom within "
             f"the cutoff, got {most}; None takes all of them at any time"
         )
-    edges = np.stack([graph.src, graph.dst], dtype=np.int64)
     counts = [len(positions)] if owner is None else np.bincount(owner)
     index, sizes = torch.from_numpy(edges), torch.from_numpy(np.asarray(counts, np.int64))
     return graph, index.to(positions.device), sizes.to(positions.device)
