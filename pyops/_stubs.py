@@ -118,13 +118,15 @@ class pyops_graph:
 """
 
 
-_FOUND = "src", "dst", "vectors", "translations"
-SEARCHES = (
-    ("count_neighbours", (), ()),
-    ("list_neighbours", ("base", "wanted"), (*_FOUND, "reverse")),
-    ("nearest_neighbours", ("base", "wanted"), _FOUND),
-)
-"""Procedures that search for neighbours, their flags, and the arrays that they write."""
+SEARCH = "num_queries", "num_points", "num_graphs", "num_cells", "within", "threads", "cutoff"
+POINTS = "queries", "points", "graph_of_query", "graph_of_point", "cells", "periodic", "offsets"
+FOUND = "src", "dst", "vectors", "translations"
+SEARCHES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "count_neighbours": (SEARCH, POINTS),
+    "list_neighbours": ((*SEARCH, "base", "wanted"), (*POINTS, *FOUND, "reverse")),
+    "nearest_neighbours": ((*SEARCH, "base", "wanted"), (*POINTS, *FOUND)),
+}
+"""Scalars and arrays that the procedures of searches for neighbours take."""
 
 
 class Types(NamedTuple):
@@ -360,31 +362,10 @@ def kernels() -> str:
             head = f"def {name}_{half}(count: int, threads: int, {taken}) -> None: ..."
             text += f"    @staticmethod\n    {head}\n"
     text += "\nclass pyops_neighbour_search:\n"
-    for name, flags, found in SEARCHES:
-        names = [
-            *[
-                "num_queries",
-                "num_points",
-                "num_graphs",
-                "num_cells",
-                "within",
-                "threads",
-                "cutoff",
-            ],
-            *flags,
-        ]
-        taken = ", ".join(f"{n}: {'float' if n == 'cutoff' else 'int'}" for n in names)
-        names = [
-            "queries",
-            "points",
-            "graph_of_query",
-            "graph_of_point",
-            "cells",
-            "periodic",
-            "offsets",
-        ]
-        taken += "".join(f", {n}: NDArray[Any]" for n in (*names, *found, "excess"))
-        text += f"    @staticmethod\n    def {name}({taken}) -> int: ...\n"
+    for name, (scalars, buffers) in SEARCHES.items():
+        types = [f"{n}: {'float' if n == 'cutoff' else 'int'}" for n in scalars]
+        types += [f"{n}: NDArray[Any]" for n in (*buffers, "excess")]
+        text += f"    @staticmethod\n    def {name}({', '.join(types)}) -> int: ...\n"
     for name in dict.fromkeys(op.declaration for op in OPERATORS.values()):
         for variant, (real, row) in variants(name, PACKAGE / "ops").items():
             text += f"\nclass pyops_{name}_{variant}:\n"

@@ -36,7 +36,7 @@ def distributed_radius_graph(
     """See `Communicator.radius_graph`."""
 
     def check() -> Counts:
-        fits = isinstance(positions, np.ndarray) and positions.ndim == 2
+        fits = isinstance(positions, np.ndarray) and positions.shape[1:] in ((1,), (2,), (3,))
         some = positions[:0] if fits else positions
         radius_graph(some, cutoff, cell=cell, pbc=pbc, batch=None if batch is None else [])
         if not np.isfinite(positions).all():

@@ -125,7 +125,8 @@ def refusals():
     mine = comm.rank == last
     at = f"rank {last}: " if last else ""
     x = np.random.default_rng(comm.rank).random((5, 3))
-    with refused(ValueError, f"{at}radius_graph: positions: expected shape (num_nodes, 3), or"):
+    shape = "expected shape (num_nodes, 3), or with 1 or 2 for other dimensions, got (5, 0)"
+    with refused(ValueError, f"{at}radius_graph: positions: {shape}"):
         comm.radius_graph(x[:, :0] if mine else x, 0.5)
     with refused(TypeError, f"{at}radius_graph: positions: expected a NumPy array, got list"):
         comm.radius_graph([1.0] if mine else x, 0.5)
