@@ -16,7 +16,7 @@ DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.
 SOURCES = sorted((ROOT / "pyops").rglob("*.py"))
 INSTALLING = [path for path in DOCUMENTS + SOURCES if "pip install" in path.read_text()]
 LINKING = ROOT / "docs" / "guide" / "linking.md"
-"""Needs an installed library: test_installation runs it."""
+"""Needs an installed library: test_prefix runs it."""
 NOT_RUN = {
     "docs/guide/clusters.md": 4,
     "docs/guide/distributed.md": 6,

@@ -5,7 +5,7 @@ import pytest
 from ..support.programs import run
 
 
-@pytest.mark.parametrize("forks", [20, pytest.param(1000, marks=pytest.mark.bare)])
+@pytest.mark.parametrize("forks", [20, pytest.param(1000, marks=pytest.mark.slow)])
 def test_fork(forks):
     run(f"""
         import os, signal

@@ -1,8 +1,6 @@
-"""Packages for Fortran and C: meson, CMake, fpm, pkg-config and pip build the examples."""
+"""Programs in Fortran and C against the installed package, by its flags, CMake and pkg-config files."""
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,136 +10,10 @@ import pytest
 
 import pyops.__main__
 
-from .. import ROOT
-from ..support.pages import Server
+from ..support.user_programs import EXAMPLES, FC, build_by_cmake, check_gradients, need, run
 
 pytestmark = pytest.mark.bare
-EXAMPLES = ROOT / "examples" / "fortran"
 STRICT = "-Wall", "-Wextra", "-pedantic", "-Werror"
-QUICK = "-Dlevels=[]", "-Dbuildtype=debug", "-Ddebug=false", "-Doptimization=1"
-FC = os.environ.get("FC", "gfortran")
-
-
-def need(*tools):
-    for tool in tools:
-        if not shutil.which(tool):
-            pytest.skip(f"there is no {tool}")
-
-
-def run(*command, cwd=None, **environment):
-    """Return the output of a command that must succeed."""
-    words = [str(word) for word in command]
-    done = subprocess.run(
-        words,
-        cwd=cwd,
-        env=os.environ | {name: str(value) for name, value in environment.items()},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}"
-    return done.stdout
-
-
-def check_gradients(output):
-    """Run an example, which compares a slope with a central difference and fails if they differ."""
-    slope, difference = map(float, re.findall(r"-?\d+\.\d+", output))
-    assert slope == pytest.approx(difference, rel=1e-6)
-
-
-@pytest.fixture(scope="module")
-def build(tmp_path_factory):
-    """Return a build folder of the library for Fortran and C alone."""
-    need("meson", "ninja", "fypp", FC)
-    folder = tmp_path_factory.mktemp("library")
-    prefix = f"--prefix={folder / 'prefix'}"
-    run("meson", "setup", folder / "build", ROOT, "-Dpython=disabled", prefix, *QUICK)
-    run("meson", "install", "-C", folder / "build")
-    return folder / "build"
-
-
-@pytest.fixture(scope="module")
-def prefix(build):
-    return build.parent / "prefix"
-
-
-@pytest.fixture(scope="module")
-def search(prefix):
-    """Return PKG_CONFIG_PATH."""
-    (file,) = prefix.rglob("pyops.pc")
-    return file.parent
-
-
-@pytest.fixture(scope="module")
-def programs(search, tmp_path_factory):
-    """Return the examples, built by meson."""
-    need("pkg-config")
-    folder = tmp_path_factory.mktemp("meson")
-    run("meson", "setup", folder, EXAMPLES, PKG_CONFIG_PATH=search)
-    run("meson", "compile", "-C", folder)
-    return folder
-
-
-@pytest.mark.parametrize("example", ["gno_conv", "gno_conv_c"])
-def test_meson(programs, example):
-    check_gradients(run(programs / example))
-
-
-def test_nothing_of_python(prefix):
-    assert [path for path in prefix.rglob("*") if "python" in path.name] == []
-
-
-def build_by_cmake(folder, *options):
-    """Build and run the examples."""
-    need("cmake")
-    environment = {} if shutil.which("make") else {"CMAKE_GENERATOR": "Ninja"}
-    run("cmake", "-S", EXAMPLES, "-B", folder, *options, **environment)
-    run("cmake", "--build", folder)
-    for example in "gno_conv", "gno_conv_c":
-        check_gradients(run(folder / example))
-
-
-def test_cmake(prefix, tmp_path):
-    build_by_cmake(tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}")
-
-
-def test_cmake_version(prefix, tmp_path):
-    """An unavailable version is refused."""
-    need("cmake")
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.18)\nproject(user LANGUAGES NONE)\n"
-        "find_package(pyops 99)\nif(pyops_FOUND)\nmessage(FATAL_ERROR found)\nendif()\n"
-    )
-    environment = {} if shutil.which("make") else {"CMAKE_GENERATOR": "Ninja"}
-    run("cmake", "-S", tmp_path, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}", **environment)
-
-
-def test_pkg_config(search, tmp_path):
-    need("pkg-config")
-    flags = run("pkg-config", "--cflags", "--libs", "pyops", PKG_CONFIG_PATH=search).split()
-    run(FC, EXAMPLES / "gno_conv.f90", *flags, "-o", tmp_path / "example")
-    check_gradients(run(tmp_path / "example"))
-
-
-def test_page_of_linking(prefix, search, tmp_path):
-    """The build files and commands of the page, with the programs that it shows."""
-    environment = {} if shutil.which("make") else {"CMAKE_GENERATOR": "Ninja"}
-    environment |= {"PKG_CONFIG_PATH": search, "CMAKE_PREFIX_PATH": prefix}
-    server = Server(**environment)
-    count, report = server.run(ROOT / "docs" / "guide" / "linking.md", tmp_path)
-    server.close()
-    assert count or "there is no" in report
-
-
-def test_moved(prefix, tmp_path):
-    """No installed file contains the installation prefix."""
-    need("pkg-config")
-    moved = shutil.copytree(prefix, tmp_path / "moved")
-    (file,) = moved.rglob("pyops.pc")
-    flags = run("pkg-config", "--cflags", "--libs", "pyops", PKG_CONFIG_PATH=file.parent)
-    assert str(prefix) not in flags
-    run(FC, EXAMPLES / "gno_conv.f90", *flags.split(), "-o", tmp_path / "example")
-    check_gradients(run(tmp_path / "example"))
 
 
 def directory(option):
@@ -174,18 +46,6 @@ def test_make_with_the_wheel(tmp_path):
     run("make", f"FC={FC}", cwd=tmp_path, PKG_CONFIG_PATH=search)
     for program in "fortran", "c":
         check_gradients(run(tmp_path / program))
-
-
-@pytest.mark.slow
-def test_fpm(build, tmp_path):
-    """The package for fpm needs nothing but a compiler."""
-    need("fpm")
-    run("meson", "compile", "-C", build, "fpm")
-    package = shutil.copytree(build / "fpm", tmp_path / "pyops")
-    flags = "--profile", "debug", "--flag", "-O1 -DPYOPS_VECTOR=16"
-    for example in "gno_conv", "gno_conv_c":
-        output = run("fpm", "run", "--example", example, *flags, cwd=package, FPM_FC=FC)
-        check_gradients(output.splitlines()[-1])
 
 
 def test_flags(tmp_path):
@@ -239,6 +99,18 @@ def test_header_is_whole():
     assert set(re.findall(r"\b(pyops_\w+)\(", header)) == compiled
     for name in "coords", "poles", "edge_weight", "activation", "in_offsets":
         assert re.search(rf"^ \* {name} +\S+", header, re.MULTILINE), name
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """Return the folder of the examples of training, compiled against the package."""
+    need(FC)
+    folder = tmp_path_factory.mktemp("programs")
+    flags = pyops.__main__.flags()
+    for name in "darcy", "burgers":
+        sources = EXAMPLES / "adam.f90", EXAMPLES / f"{name}.f90"
+        run(FC, "-O1", "-J", folder, *sources, "-o", folder / name, *flags)
+    return folder
 
 
 @pytest.fixture

@@ -99,9 +99,10 @@ def test_threads_that_the_system_refuses():
 
 
 LARGE = {
-    "long": (30_000, 300_000, 300_000, {"hidden": 2, "dim": 1, "in_features": 1}),
-    "wide": (1, 4500, 1500, {"hidden": 400, "dim": 400, "in_features": 40}),  # shared rows
+    "long": (2, 10_000, 100_000, 100_000, {"hidden": 2, "dim": 1, "in_features": 1}),
+    "wide": (7, 1, 4500, 1500, {"hidden": 400, "dim": 400, "in_features": 40}),  # shared rows
 }
+"""MiB by which the limit grows, nodes, entries, edges, widths."""
 
 
 @pytest.mark.bare
@@ -109,7 +110,7 @@ LARGE = {
 @pytest.mark.parametrize("name", OPERATORS)
 def test_memory_error_at_any_allocation(name, size):
     """With any memory limit, a call raises MemoryError or returns correct results."""
-    nodes, entries, edges, widths = LARGE[size]
+    step, nodes, entries, edges, widths = LARGE[size]
     said = run(
         f"""
         from tests.support.cases import PHASES, representative
@@ -124,7 +125,7 @@ def test_memory_error_at_any_allocation(name, size):
         right = {{phase: large.run(phase) for phase in PHASES}}
         refused = 0
         for phase in PHASES:
-            for extra in range(0, 64 * 2**20, 7 * 2**20):
+            for extra in range(0, {step} * 10 * 2**20, {step} * 2**20):
                 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
                 resource.setrlimit(resource.RLIMIT_AS, (size + extra, -1))
                 try:
