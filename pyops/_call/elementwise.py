@@ -235,10 +235,12 @@ def describe(function: Function, declaration: Callable[..., object]) -> str:
     if function.choice:
         text += f"{function.choice}\n\n"
     text += f"Parameters\n----------\n{names} : array, {shapes}\n"
+    text += f"    {'Operand' if function.arity == 1 else 'Operands, broadcast to one shape'}.\n"
     if declaration.__doc__:
         text += f"{inspect.getdoc(declaration)}\n"
     returned = "of x" if function.arity == 1 else "that they have together"
-    text += f"\nReturns\n-------\narray, the shape {returned}\n\n"
+    text += f"\nReturns\n-------\narray, the shape {returned}\n"
+    text += "    Value of the function at each element.\n\n"
     return text + (
         "Notes\n-----\nTime O(n) for n elements. Memory beside inputs and results: chunks of a few "
         "KB for\neach thread; for gradients of broadcast operands float64 sums of their size."

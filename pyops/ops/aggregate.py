@@ -60,6 +60,7 @@ def aggregate(
     Returns
     -------
     array, shape (num_dst, x_width + edge_width + own_width)
+        Reduced messages of each destination, followed by its own features.
 
     Notes
     -----

@@ -36,6 +36,7 @@ def degree_normalised(
     Returns
     -------
     array, shape (num_dst, width)
+        Normalised sum of each destination.
 
     Notes
     -----

@@ -68,6 +68,7 @@ def dimenet_aggregate(
     Returns
     -------
     array, shape (num_edges, channels)
+        Sum over the edges into the source of each edge.
 
     Notes
     -----

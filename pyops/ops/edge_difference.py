@@ -45,7 +45,8 @@ def edge_difference(
     Returns
     -------
     array, shape (num_entries, width)
-        In the order of the graph's entries, which is that of the edges unless edge ids repeat.
+        Differences, in the order of the graph's entries, which is that of the edges unless edge ids
+        repeat.
 
     Notes
     -----

@@ -82,7 +82,8 @@ def edge_mlp(
     Returns
     -------
     array, shape (num_entries, out_features)
-        In the order of the graph's entries, which is that of the edges unless edge ids repeat.
+        Outputs of the network, in the order of the graph's entries, which is that of the edges
+        unless edge ids repeat.
 
     Notes
     -----

@@ -81,6 +81,7 @@ def edge_network(
     Returns
     -------
     array, shape (num_dst, out_features)
+        Sum of the outputs of the network into each destination.
 
     Notes
     -----

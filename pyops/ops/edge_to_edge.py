@@ -50,6 +50,7 @@ def edge_to_edge(
     Returns
     -------
     array, shape (num_edges, width)
+        Sum over the edges into the source of each edge.
 
     Notes
     -----

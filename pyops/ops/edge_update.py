@@ -55,7 +55,8 @@ def edge_update(
     Returns
     -------
     array, shape (num_entries, edge_width + src_width + dst_width) or (num_entries, src_width)
-        In the order of the graph's entries, which is that of the edges unless edge ids repeat.
+        Updated edge features, in the order of the graph's entries, which is that of the edges
+        unless edge ids repeat.
 
     Notes
     -----

@@ -30,6 +30,7 @@ def elem_scale(
     Returns
     -------
     array, shape (num_samples, width)
+        Scaled features.
 
     Notes
     -----

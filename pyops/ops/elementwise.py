@@ -38,9 +38,10 @@ def declaration(name: str) -> Callable[..., object]:
     def leaky(
         x: Annotated[Array, "..."], *, negative_slope: float = 0.01
     ) -> Annotated[Array, "..."]:
-        """negative_slope : float
-        Slope s of the negative side.
-        """  # noqa: D205
+        """
+        negative_slope : float
+            Slope s of the negative side.
+        """  # noqa: D205, D212
 
     def reduction(
         x: Annotated[Array, "..."],
@@ -51,6 +52,7 @@ def declaration(name: str) -> Callable[..., object]:
         """Parameters
         ----------
         x : array, any shape
+            Elements to reduce.
         axis : int, tuple of int or None
             Axes that go, negative ones counted from the last; None for all.
         keepdims : bool
@@ -59,7 +61,7 @@ def declaration(name: str) -> Callable[..., object]:
         Returns
         -------
         array, the shape of x without these axes
-            Sums are taken in float64 whatever the type.
+            Reduced elements. Sums are taken in float64 whatever the type.
 
         Notes
         -----

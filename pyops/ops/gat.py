@@ -79,8 +79,8 @@ def gat(
     Returns
     -------
     array, shape (num_dst, out_width)
-        ``gat(..., return_attention=True)`` returns a pair: this, and alpha before the mask,
-        (num_entries, heads) in the order of the graph's entries.
+        Weighted mean o of each destination. ``gat(..., return_attention=True)`` returns a pair:
+        this, and alpha before the mask, (num_entries, heads) in the order of the graph's entries.
 
     Notes
     -----

@@ -73,8 +73,8 @@ def gat_v2(
     Returns
     -------
     array, shape (num_dst, out_width)
-        ``gat_v2(..., return_attention=True)`` returns a pair: this, and alpha before the mask,
-        (num_entries, heads) in the order of the graph's entries.
+        Weighted mean o of each destination. ``gat_v2(..., return_attention=True)`` returns a pair:
+        this, and alpha before the mask, (num_entries, heads) in the order of the graph's entries.
 
     Notes
     -----

@@ -38,6 +38,7 @@ def gno_aggregate(
     Returns
     -------
     array, shape (num_dst, out_features)
+        Sum m of each destination.
 
     Notes
     -----

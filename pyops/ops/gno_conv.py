@@ -54,6 +54,7 @@ def gno_conv(
     Returns
     -------
     array, shape (num_dst, out_features)
+        Sum m of each destination.
 
     Notes
     -----

@@ -42,7 +42,7 @@ def gno_kernel(
     Returns
     -------
     array, shape (num_edges, in_features * out_features)
-        ``kappa[e].reshape(in_features, out_features)`` is the matrix of edge e.
+        Matrices kappa: ``kappa[e].reshape(in_features, out_features)`` is the matrix of edge e.
 
     Notes
     -----

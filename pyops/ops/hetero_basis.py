@@ -38,7 +38,7 @@ def hetero_basis(
     Returns
     -------
     array, shape (num_dst, num_bases * width)
-        Basis by basis.
+        Sums of each destination, basis by basis.
 
     Notes
     -----

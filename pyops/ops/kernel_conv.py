@@ -62,6 +62,7 @@ def kernel_conv(
     Returns
     -------
     array, shape (num_dst, out_features)
+        Sum or mean m of each destination.
 
     Notes
     -----

@@ -34,6 +34,7 @@ def lno_decode(
     Returns
     -------
     array, shape (num_samples, points)
+        Values u of the functions at the points t.
 
     Notes
     -----

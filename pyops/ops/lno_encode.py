@@ -30,6 +30,7 @@ def lno_encode(
     Returns
     -------
     array, shape (num_samples, modes)
+        Transforms of the functions at the rates mu.
 
     Notes
     -----

@@ -40,6 +40,7 @@ def ono_decode(
     Returns
     -------
     array, shape (num_samples, points)
+        Values u of the functions.
 
     Notes
     -----

@@ -39,6 +39,7 @@ def ono_encode(
     Returns
     -------
     array, shape (num_samples, modes)
+        Coefficients of the functions in the basis Q.
 
     Notes
     -----

@@ -31,7 +31,7 @@ def orthonormalize(
     Returns
     -------
     array, shape (points, modes)
-        Q.
+        Orthonormal columns Q.
 
     Notes
     -----

@@ -38,6 +38,7 @@ def radial_basis(
     Returns
     -------
     array, shape (num_samples, num_radial)
+        Value of each radial function at each distance.
 
     Notes
     -----

@@ -36,7 +36,8 @@ def segment_softmax(
     Returns
     -------
     array, shape (num_entries, heads)
-        In the order of the graph's entries, which is that of the edges unless edge ids repeat.
+        Softmax alpha, in the order of the graph's entries, which is that of the edges unless edge
+        ids repeat.
 
     Notes
     -----

@@ -67,8 +67,9 @@ def transformer_conv(
     Returns
     -------
     array, shape (num_dst, out_width)
-        ``transformer_conv(..., return_attention=True)`` returns a pair: this, and alpha before the
-        mask, (num_entries, heads) in the order of the graph's entries.
+        Weighted mean o of each destination. ``transformer_conv(..., return_attention=True)``
+        returns a pair: this, and alpha before the mask, (num_entries, heads) in the order of the
+        graph's entries.
 
     Notes
     -----
