@@ -23,6 +23,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     "operators",
+    "c_header",
     "front_ends",
     "measurements",
 ]
@@ -32,6 +33,7 @@ plot_formats, plot_html_show_formats, plot_html_show_source_link = ["svg"], Fals
 default_role = "py:obj"  # as in docstrings: a link if the object has a page, otherwise code
 toc_object_entries_show_parents = "hide"
 maximum_signature_line_length = 80
+c_maximum_signature_line_length = 10_000  # kernels have dozens of parameters: they wrap
 python_trailing_comma_in_multi_line_signatures = False
 autodoc_typehints = "none"
 numpydoc_show_class_members = False

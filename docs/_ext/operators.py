@@ -38,6 +38,8 @@ FAMILIES = {
 SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**"}
 SIGNS |= {"negative": "-"}
 """Operators of Fortran that stand for functions."""
+INTRINSIC = {"max": "maxval", "min": "minval"}
+"""Names in Fortran, where the intrinsic of the same meaning has another name."""
 SIZES = {"num_src": 5, "num_dst": 4, "num_edges": 12, "num_entries": 12, "num_samples": 12}
 SIZES |= {
     "dim": 3,
@@ -165,6 +167,11 @@ def phases(op: Operator) -> Iterator[str]:
         yield f".. py:method:: {op.name}.{phase}{signature}\n\n   {about}\n"
 
 
+def ford(name: str) -> str:
+    """Return a link to the page that FORD writes for a module."""
+    return f"`module pyops_{name} <../../fortran/module/pyops_{name}.html>`__"
+
+
 def front_ends(op: Operator) -> Iterator[tuple[str, str]]:
     """Yield the front ends that have the operator, and its name there."""
     found = declarations(op)
@@ -173,16 +180,17 @@ def front_ends(op: Operator) -> Iterator[tuple[str, str]]:
     yield "JAX", f"`pyops.jax.{op.name}`"
     if all((ROOT / "pyops/cuda/ops" / f"{name}.py").exists() for name in found):
         yield "CUDA", f"`pyops.{op.name}` on CuPy arrays, `pyops.torch.{op.name}` on CUDA tensors"
-    kind = "subroutine" if isinstance(op, Compound) else "function"
-    kind, name = ("operator", SIGNS[op.name]) if op.name in SIGNS else (kind, op.name)
-    yield (
-        "Fortran",
-        f"``{name}``, {'an' if name in SIGNS.values() else 'a'} {kind} of ``use pyops``",
-    )
+    kind = "a subroutine" if isinstance(op, Compound) else "a function"
+    name = INTRINSIC.get(op.name, op.name)
+    if op.name in SIGNS:
+        kind, name = "an operator", SIGNS[op.name]
+    node = op.name if isinstance(op, Compound) else found[0]
+    yield "Fortran", f"``{name}``, {kind} of ``use pyops``, from {ford(f'{node}_node')}"
+    yield "Fortran, kernels", ", ".join(map(ford, found))
     gradients = [name for name, (owner, _) in partials().items() if owner is op]
     if gradients:
         yield "Fortran, single gradients", ", ".join(f"``{name}``" for name in gradients)
-    yield "C", ", ".join(f"``pyops_{name}_*`` of ``pyops.h``" for name in found)
+    yield "C", ", ".join(f":doc:`pyops_{name}_* <../c/{name}>` of ``pyops.h``" for name in found)
     if all((ROOT / "fortran/device" / f"{name}.fypp").exists() for name in found):
         yield "OpenACC, OpenMP target", "the procedures of C and Fortran on device addresses"
 

@@ -13,8 +13,10 @@ from pyops._call.compound import COMPOUNDS, starred
 from pyops._call.operator import OPERATORS
 
 from .. import ROOT
+from ..support.device_libraries import header
 
 DOCS = ROOT / "docs"
+EXTENSIONS = "operators", "front_ends", "c_header"
 ENTRY = re.compile(r"^\.\. (?:py:|auto)(?:function|class|module):: (\S+?)(?:\(|$)", re.M)
 CURRENT = re.compile(r"^\.\. (?:py:)?(?:current)?module:: (\S+)", re.M)
 
@@ -37,11 +39,11 @@ def written(tmp_path_factory):
     path = sys.path[:]
     sys.path.insert(0, str(DOCS / "_ext"))
     try:
-        for name in "operators", "front_ends":
+        for name in EXTENSIONS:
             importlib.import_module(name).write(folder / name)
     finally:
         sys.path[:] = path
-        for name in "docstrings", "front_ends", "operators":
+        for name in "docstrings", *EXTENSIONS:
             sys.modules.pop(name, None)
     return folder
 
@@ -54,13 +56,15 @@ def reference(written):
 
 @pytest.mark.parametrize("name", [*OPERATORS, *COMPOUNDS])
 def test_page_of_an_operator(name, written, capsys):
-    """The page has all sections, and an example that prints what it shows."""
+    """The page has all sections, meanings in all tables, and an example that prints what it shows."""
     text = (written / "operators" / f"{name}.rst").read_text()
     headings = re.findall(r"^(.+)\n-{3,}$", text, re.MULTILINE)
     expected = ["Inputs", "Result", "Phases", "Front ends", "Example", "Cost", "Source"]
     assert [h for h in headings if h in expected] == expected
     assert (".. math::" in text) == (name not in COMPOUNDS)
     assert re.search(r"^Time O\(.*\bMemory\s+beside\s+inputs\s+and\s+results:", text, re.M | re.S)
+    rows = re.findall(r"^   \* - (.*)(?:\n     .*)*\n     -(.*)$", text, re.M)
+    assert not [first for first, last in rows if not last]
     example = text.partition(".. code-block:: python\n\n")[2].partition("\n\nCost\n")[0]
     exec(textwrap.dedent(example), {})
     (shown,) = re.findall(r"print\(.*\)  # (.*)$", example, re.MULTILINE)
@@ -83,3 +87,18 @@ def test_every_layer_has_an_entry(reference):
     names = re.findall(r"import (\w+) as \1$", source, re.M)
     assert names
     assert not [n for n in names if f"pyops.torch.nn.{n}" not in reference]
+
+
+def test_every_procedure_of_the_header_has_an_entry(written):
+    """The pages have all prototypes of the header, and those of operators all arguments."""
+    declared = re.findall(r"^\w[\w ]*\*?(pyops_\w+)\(", header(), re.M)
+    entry = r"^(?:\.\. c:function::| {15}) \w[\w ]*\*?(pyops_\w+)\((.*)\)$"
+    found = []
+    for page in (written / "c_header").glob("*.rst"):
+        text = page.read_text()
+        meanings = set(re.findall(r"^ *\* - ``(\w+)``$", text, re.M))
+        for name, arguments in re.findall(entry, text, re.M):
+            found.append(name)
+            names = set(re.findall(r"(\w+)(?:,|$)", arguments))
+            assert page.stem == "index" or names <= meanings, name
+    assert sorted(found) == sorted(declared)
