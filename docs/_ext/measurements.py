@@ -89,7 +89,7 @@ def case_table(rows: list[Row], rates: report.Rates) -> str:
     return table(head, lines)
 
 
-def slower(rows: Iterable[Row]) -> Iterator[str]:
+def slower(rows: Iterable[Row]) -> Iterator[list[str]]:
     """Yield the measurements in which a peer is faster."""
     by_case = groupby(rows, key=lambda row: row.case)
     for found in (found for _, group in by_case for found in groups(group)):
@@ -97,13 +97,19 @@ def slower(rows: Iterable[Row]) -> Iterator[str]:
         for name, row in found.items():
             value = median(report.ratios(row, base)) if row.seconds else 1
             if value < LEVEL:
-                what = f"{base.case.title}; {ADDED[base.phase]}; threads: {base.threads}"
-                yield f"{what}: {NAMES[name]} {ratio(value)}"
+                what = [base.case.title, ADDED[base.phase], str(base.threads)]
+                yield [*what, NAMES[name], ratio(value)]
 
 
 def facts(*parts: dict) -> str:
     """Return the table of machine and software."""
     return table(("", ""), [pair for part in parts for pair in report.pairs(part)])
+
+
+def losses(rows: list[list[str]], *head: str) -> str:
+    """Return the section that says where a peer is faster."""
+    text = title("Where a peer is faster", "-")
+    return text + (table(head, rows) if rows else "In no measurement of this run.\n\n")
 
 
 def operators_page(found: dict, rows: list[Row], rates: report.Rates) -> str:
@@ -115,9 +121,8 @@ def operators_page(found: dict, rows: list[Row], rates: report.Rates) -> str:
     text = ".. role:: slower\n\n" + title("Operators")
     text += INTRODUCTION
     text += facts(found["machine"], found["versions"], found["settings"])
-    text += title("Where a peer is faster", "-")
-    lost = [f"* {line}" for line in [*slower(rows), *slower_functions(lines)]]
-    text += "\n".join(lost or ["In no measurement of this run."]) + "\n\n"
+    lost = [*slower(rows), *slower_functions(lines)]
+    text += losses(lost, "case", "phases", "threads", "peer", "its time over that of pyops")
     for name in dict.fromkeys(row.case.operator for row in rows):
         text += title(name, "-")
         if (FOLDER / f"plot-{name}.svg").exists():
@@ -148,12 +153,12 @@ def functions(lines: list[Line]) -> str:
     return table(["call", "threads", "pyops", *names], rows)
 
 
-def slower_functions(lines: list[Line]) -> Iterator[str]:
+def slower_functions(lines: list[Line]) -> Iterator[list[str]]:
     """Yield the calls of functions in which a library is faster."""
     for line in lines:
         for name, value in compared(line).items():
             if value < LEVEL:
-                yield f"{line.title}; threads: {line.threads}: {name} {ratio(value)}"
+                yield [line.title, "", str(line.threads), name, ratio(value)]
 
 
 def layers_page() -> str:
@@ -165,11 +170,23 @@ def layers_page() -> str:
     text += "parameters. Time and memory: how many times those of pyops the original takes.\n\n"
     text += facts(found["machine"], found["versions"], found["settings"])
     head = list(found["rows"][0])
-    rows = []
+    rows, lost = [], []
     for row in found["rows"]:
-        marked = {k: ratio(float(row[k].replace(",", "")[:-1])) for k in ("time", "memory")}
-        rows.append([(row | marked)[k] for k in head])
-    return text + table(head, rows)
+        values = {k: float(row[k].replace(",", "")[:-1]) for k in ("time", "memory")}
+        marked = row | {k: ratio(value) for k, value in values.items()}
+        rows.append([marked[k] for k in head])
+        lost += [[row["layer"], row["sizes"], k, marked[k]] for k in values if values[k] < LEVEL]
+    text += losses(lost, "layer", "sizes", "of", "the original over pyops")
+    return text + title("All layers", "-") + table(head, rows)
+
+
+def slower_cells(cells: list[table_of_all.Cell]) -> Iterator[list[str]]:
+    """Yield, of each operator that has any, in how many cells a peer is faster, and the least of them."""
+    for name, group in groupby(sorted(cells, key=lambda c: c.operator), lambda c: c.operator):
+        found = [r for cell in group for r in cell.ratios.values() if r is not None]
+        lost = sum(r < LEVEL for r in found)
+        if lost:
+            yield [name, f"{lost} of {len(found)}", ratio(min(found))]
 
 
 def front_ends_page() -> str:
@@ -181,6 +198,7 @@ def front_ends_page() -> str:
         "**Bold**", "Marked"
     )
     text += "\n\n" + facts(found["machine"], found["versions"])
+    text += losses([*slower_cells(cells)], "operator", f"ratios below {LEVEL}", "least")
     for name in dict.fromkeys(cell.operator for cell in cells):
         text += title(name, "-")
         rows = []
