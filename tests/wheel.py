@@ -19,6 +19,17 @@ import jax, pyops.jax
 gradient = jax.jit(jax.grad(lambda x: pyops.jax.exp(x).sum()))(jax.numpy.zeros(3))
 assert gradient.tolist() == [1, 1, 1], gradient
 """
+WITHOUT_COMPILER = """
+import shutil
+found = {name: shutil.which(name) for name in "cc gcc g++ clang gfortran flang ld as ninja".split()}
+assert not any(found.values()), found
+import numpy as np, pyops
+graph, x = pyops.Graph([0, 1, 2, 0], [1, 2, 0, 2]), np.eye(3)
+y = pyops.aggregate(graph, x)
+assert y.tolist() == [[0, 0, 1], [1, 0, 0], [1, 1, 0]], y
+gradient, *others = pyops.aggregate.backward(graph, x, gy=np.ones_like(y))
+assert gradient.tolist() == [[2] * 3, [1] * 3, [1] * 3], gradient
+"""
 
 
 def say(message):
@@ -126,8 +137,13 @@ def check(sdist, wheel, folder, arguments):
     say(f"installing {wheel.name} beside nothing but NumPy")
     python = environment(folder / "venv")
     run(python, *install, "pyops-kernels")
-    print(run(python, ROOT / "tests" / "support" / "installed.py", cwd=folder), flush=True)
-    print(run(python, "-m", "pyops", cwd=folder), flush=True)
+    say("trying it where no compiler is found")
+    for command in (
+        ["-c", WITHOUT_COMPILER],
+        [ROOT / "tests" / "support" / "installed.py"],
+        ["-m", "pyops"],
+    ):
+        print(run(python, *command, cwd=folder, PATH=python.parent), end="", flush=True)
 
     shutil.unpack_archive(sdist, folder)
     tree = folder / sdist.name.removesuffix(".tar.gz")
