@@ -13,8 +13,15 @@ from ..support.pages import RUN, SHOWN, STORED, Server, blocks, is_run
 pytestmark = pytest.mark.bare
 README = ROOT / "README.md"
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SOURCES = sorted((ROOT / "pyops").rglob("*.py"))
-INSTALLING = [path for path in DOCUMENTS + SOURCES if "pip install" in path.read_text()]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
+OTHERS = [path for folder in ("pyops", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+OTHERS += [path for end in ("md", "yml") for path in (ROOT / ".github").rglob(f"*.{end}")]
+OTHERS += (ROOT / "examples" / "fortran").glob("*")
+INSTALLING = [
+    path
+    for path in [*DOCUMENTS, *TUTORIALS, *sorted(OTHERS)]
+    if path.is_file() and "pip install" in path.read_text()
+]
 LINKING = ROOT / "docs" / "guide" / "linking.md"
 """Needs an installed library: test_prefix runs it."""
 NOT_RUN = {
@@ -71,8 +78,8 @@ def test_install_lines(path):
 
 
 def test_install_lines_are_found():
-    """The search finds the lines in both kinds of files."""
-    for path in README, ROOT / "pyops" / "cuda" / "_device.py":
+    """The search finds the lines in all kinds of files."""
+    for path in README, *TUTORIALS, ROOT / "pyops" / "cuda" / "_device.py":
         assert any(map(names_pyops, install_lines(path))), path
 
 
