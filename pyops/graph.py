@@ -143,6 +143,10 @@ class Graph:
         num_edges : int, optional
             Number of rows of the edge arrays; by default one more than the largest id.
 
+        Returns
+        -------
+        Graph
+
         Raises
         ------
         TypeError, ValueError, IndexError, OverflowError
@@ -192,6 +196,10 @@ class Graph:
         num_src, num_dst : int, optional
             Numbers of nodes, as for the constructor.
 
+        Returns
+        -------
+        Graph
+
         Raises
         ------
         TypeError, ValueError, IndexError, OverflowError
@@ -219,6 +227,10 @@ class Graph:
         matrix : sparse matrix or array of SciPy, shape (num_dst, num_src)
             Explicit zeros are edges.
 
+        Returns
+        -------
+        Graph
+
         Raises
         ------
         TypeError, ValueError
@@ -242,6 +254,10 @@ class Graph:
             cells of meshio, ``mesh.cells``.
         num_nodes : int, optional
             Number of nodes; by default one more than the largest index.
+
+        Returns
+        -------
+        Graph
 
         Raises
         ------
@@ -446,6 +462,10 @@ class Graph:
         ----------
         device : int, optional
             Device number; by default CuPy's current one.
+
+        Returns
+        -------
+        pyops.cuda.DeviceGraph
 
         Raises
         ------

@@ -90,8 +90,9 @@ def check_gradients(
 
     Examples
     --------
-    >>> pyops.testing.check_gradients(pyops.gno_aggregate, graph, features, kappa)
-    8.4e-12
+    >>> graph, x = pyops.Graph([0, 1, 2], [1, 2, 0]), np.eye(3)
+    >>> pyops.testing.check_gradients(pyops.aggregate, graph, x) < 1e-9
+    True
     """
     whole = isinstance(order, (int, np.integer)) and not isinstance(order, NOT_NUMBERS)
     if not whole or order not in (1, 2):

@@ -1,7 +1,7 @@
 """Checks that links between the pages of a built site lead to files and anchors that exist.
 
-Started as `python docs/_ext/links.py FOLDER`. Of the pages of FORD, in FOLDER/fortran, only links to
-the other pages are checked: FORD writes links of its own to anchors that it does not write.
+Started as `python docs/_ext/links.py FOLDER`. Of the pages of FORD, in FOLDER/fortran, only links
+to the other pages are checked: FORD also writes links to anchors that it does not write.
 """
 
 from __future__ import annotations

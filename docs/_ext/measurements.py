@@ -181,7 +181,7 @@ def layers_page() -> str:
 
 
 def slower_cells(cells: list[table_of_all.Cell]) -> Iterator[list[str]]:
-    """Yield, of each operator that has any, in how many cells a peer is faster, and the least of them."""
+    """Yield in how many cells of an operator a peer is faster, and the least ratio."""
     for name, group in groupby(sorted(cells, key=lambda c: c.operator), lambda c: c.operator):
         found = [r for cell in group for r in cell.ratios.values() if r is not None]
         lost = sum(r < LEVEL for r in found)

@@ -36,6 +36,11 @@ def set_num_threads(number: int | None) -> None:
     Results do not depend on it, in any bit. A lower limit set afterwards for all of OpenMP, by
     threadpoolctl or torch, also applies.
 
+    Parameters
+    ----------
+    number : int or None
+        Number of threads, at least 1.
+
     Raises
     ------
     TypeError, ValueError

@@ -154,7 +154,7 @@ class Convolution(Layer):
         gy, segments = required(self.gy), self.graph._index("in_segments")
         if len(segments) > len(gy):
             gy = gy.take(segments[:, 0], axis=0)
-        if self.graph.shortest("in"):
+        if self.graph._shortest("in"):
             return gy
         full = segments[:, 1] < segments[:, 2]
         return self.rt.xp.where(full[:, None], gy, gy.dtype.type(0))
@@ -170,7 +170,7 @@ class Convolution(Layer):
         """Compute y (+)= the sums over the rows of a side, multiplied by the matrices."""
         graph, rt = self.graph, self.rt
         segments, joins = (graph._index(f"{side}_{name}") for name in ("segments", "joins"))
-        whole = len(segments) == len(y) and graph.shortest(side) > 0 and not self.accumulate
+        whole = len(segments) == len(y) and graph._shortest(side) > 0 and not self.accumulate
         found = y if whole else rt.empty((len(segments), y.shape[1]), self.dtype)
         if not products:
             found[...] = 0

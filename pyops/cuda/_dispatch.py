@@ -197,7 +197,7 @@ class Call:
         if length is None or type(rows) is not np.ndarray:
             checked = check()
             return None if length is None else self.platform.copy(checked)
-        return graph.rows((self.phase.declaration, name, length), rows, check)
+        return graph._option_rows((self.phase.declaration, name, length), rows, check)
 
     def table(self, array: npt.NDArray[np.generic]) -> DeviceArray:
         """Return a small array on the device, copied on first use."""

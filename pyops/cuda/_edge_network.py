@@ -316,7 +316,7 @@ class Network(ABC):
 
     def _connected(self, side: str, rows: DeviceArray) -> DeviceArray:
         """Return the rows of nodes, with 0 for nodes without entries, also in place of NaN."""
-        if self.graph.shortest(side):
+        if self.graph._shortest(side):
             return rows
         offsets = self.graph._index(f"{side}_offsets")
         connected = (offsets[1:] - offsets[:-1]) > 0

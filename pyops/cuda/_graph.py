@@ -84,7 +84,7 @@ class DeviceGraph:
         return self._host
 
     def to_device(self, device: int | None = None) -> DeviceGraph:
-        """Return this graph, or the same on another device, see `Graph.to_device`."""
+        """Return this graph, or the same on another device; see `Graph.to_device`."""
         return self if device == self._device else to_device(self._host, device)
 
     def with_edge_ids(self, edge_ids: npt.ArrayLike, num_edges: int | None = None) -> DeviceGraph:
@@ -95,7 +95,7 @@ class DeviceGraph:
         """Return a context in which the graph's device is current."""
         return self._platform.on(self._device)
 
-    def rows(
+    def _option_rows(
         self, key: tuple[object, ...], given: Indices, check: Callable[[], Indices]
     ) -> DeviceArray:
         """Return row numbers of an option on the device: those of the last call if equal."""
@@ -125,11 +125,11 @@ class DeviceGraph:
             found = self._arrays.setdefault(name, found)
         return found
 
-    def longest(self, side: str) -> int:
+    def _longest(self, side: str) -> int:
         """Return the largest in-degree ("in"), out-degree ("out") or entries of an edge ("id")."""
         return self._degrees(side)[1]
 
-    def shortest(self, side: str) -> int:
+    def _shortest(self, side: str) -> int:
         """Return the smallest; 0 if there are no rows."""
         return self._degrees(side)[0]
 

@@ -55,7 +55,7 @@ def of_edges(graph: DeviceGraph, **tables: DeviceArray | None) -> Rows:
 
 
 def _rows(graph: DeviceGraph, count: int, side: str, tables: dict[str, DeviceArray | None]) -> Rows:
-    offsets, longest = graph._index(f"{side}_offsets"), graph.longest(side)
+    offsets, longest = graph._index(f"{side}_offsets"), graph._longest(side)
     return Rows(count, graph.num_entries, offsets, longest=longest, **tables)
 
 

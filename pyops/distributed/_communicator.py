@@ -71,9 +71,15 @@ class Communicator:
 
     Examples
     --------
-    >>> comm = pyops.distributed.Communicator()
-    >>> graph = comm.graph(src, dst, owned=(first, last))
-    >>> largest = pyops.max(comm, x, axis=0)
+    With one rank; each of several gives the nodes that it owns, and its rows.
+
+    >>> from mpi4py import MPI
+    >>> import pyops.distributed
+    >>> comm = pyops.distributed.Communicator(MPI.COMM_WORLD)
+    >>> graph = comm.graph([0, 1, 2], [1, 2, 0], owned=(0, 3))
+    >>> y = pyops.aggregate(graph, np.eye(3))
+    >>> pyops.max(comm, y, axis=0)
+    array([1., 1., 1.])
     """
 
     def __init__(self, comm: object = None) -> None:
@@ -206,7 +212,12 @@ class Communicator:
 
         Examples
         --------
-        >>> graph, vectors, offsets, reverse = comm.radius_graph(positions, 5.0, cell=cell)
+        >>> from mpi4py import MPI
+        >>> import pyops.distributed
+        >>> comm, positions = pyops.distributed.Communicator(MPI.COMM_WORLD), np.eye(3)
+        >>> graph, vectors, offsets, reverse = comm.radius_graph(positions, 2.0)
+        >>> len(vectors)
+        6
         """
         from ._neighbours import distributed_radius_graph
 

@@ -60,8 +60,12 @@ def partition(
 
     Examples
     --------
-    >>> part = pyops.distributed.partition(graph, method="coordinates", coordinates=points)
-    >>> graph = comm.graph(src, dst, owned=(first, last), part=part)
+    >>> from mpi4py import MPI
+    >>> import pyops.distributed
+    >>> comm, points = pyops.distributed.Communicator(MPI.COMM_WORLD), np.arange(4.0)[:, None]
+    >>> graph = comm.graph([0, 1, 2, 3], [1, 0, 3, 2], owned=(0, 4))
+    >>> pyops.distributed.partition(graph, 2, method="coordinates", coordinates=points)
+    array([0, 0, 1, 1])
     """
     if not isinstance(graph, DistributedGraph):
         raise TypeError(f"{_CALLER}: graph: expected DistributedGraph, got {kind_of(graph)}")

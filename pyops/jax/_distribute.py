@@ -93,11 +93,17 @@ def distribute(
 
     Examples
     --------
+    >>> import jax, pyops.jax
+    >>> from jax.sharding import PartitionSpec as P
     >>> mesh = jax.make_mesh((2,), ("ranks",))
-    >>> graph = pyops.jax.distribute(src, dst, 1000, mesh=mesh)
-    >>> layer = jax.shard_map(pyops.jax.gno_aggregate, mesh=mesh, in_specs=P("ranks"),
+    >>> graph = pyops.jax.distribute([0, 1, 2, 3], [1, 2, 3, 0], 4, mesh=mesh)
+    >>> layer = jax.shard_map(pyops.jax.aggregate, mesh=mesh, in_specs=P("ranks"),
     ...     out_specs=P("ranks"))
-    >>> y = layer(graph, graph.shard(x, "num_src"), graph.shard(kappa, "num_edges"))
+    >>> layer(graph, graph.shard(np.arange(8, dtype="f4").reshape(4, 2), "num_src"))
+    Array([[6., 7.],
+           [0., 1.],
+           [2., 3.],
+           [4., 5.]], dtype=float32)
     """
     ranks = _ranks_of(mesh, axis)
 

@@ -49,10 +49,16 @@ class Devices:
 
     Examples
     --------
-    >>> mesh = jax.make_mesh((2,), ("ranks",))
+    On two devices, with 4 of 8 points each:
+
+    >>> import functools, jax, pyops.jax
+    >>> from jax.sharding import PartitionSpec as P
+    >>> mesh = jax.sharding.Mesh(jax.devices()[:2], ("ranks",))
     >>> encode = functools.partial(pyops.jax.ono_encode, pyops.jax.Devices("ranks"))
     >>> encode = jax.shard_map(encode, mesh=mesh, in_specs=(P(None, "ranks"), P("ranks")),
     ...     out_specs=P())
+    >>> encode(np.ones((5, 8), "f4"), np.eye(8, 3, dtype="f4")).shape
+    (5, 3)
     """
 
     axis: str = "ranks"

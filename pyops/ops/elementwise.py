@@ -41,7 +41,7 @@ def declaration(name: str) -> Callable[..., object]:
         """
         negative_slope : float
             Slope s of the negative side.
-        """  # noqa: D205, D212
+        """  # noqa: D205
 
     def reduction(
         x: Annotated[Array, "..."],

@@ -52,12 +52,14 @@ class BalancedBatchSampler(Sampler[list[int]]):
 
     Examples
     --------
-    >>> costs = [graph.num_edges for graph in molecules]
-    >>> sampler = pyops.torch.BalancedBatchSampler(costs, batch_size=32)
-    >>> loader = DataLoader(molecules, batch_sampler=sampler, collate_fn=collate)
+    >>> import pyops.torch
+    >>> from torch.utils.data import DataLoader
+    >>> costs = [9, 1, 1, 9]  # of the graphs, such as their numbers of edges
+    >>> sampler = pyops.torch.BalancedBatchSampler(costs, batch_size=2)
+    >>> loader = DataLoader(["a", "b", "c", "d"], batch_sampler=sampler)
     >>> for epoch in range(10):
     ...     sampler.set_epoch(epoch)
-    ...     for batch in loader: ...
+    ...     for batch in loader: assert len(batch) == 2
     """
 
     def __init__(
@@ -94,6 +96,11 @@ class BalancedBatchSampler(Sampler[list[int]]):
         """Set the number of the epoch, which with the seed determines the order.
 
         Without it each iteration has the same order.
+
+        Parameters
+        ----------
+        epoch : int
+            Number from 0.
         """
         self.epoch = check_count("BalancedBatchSampler.set_epoch: epoch", epoch, MOST_EDGES)
 

@@ -1,10 +1,7 @@
 """The reference of the documentation site has every public name."""
 
-import importlib
 import re
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -12,10 +9,9 @@ import pyops
 from pyops._call.compound import COMPOUNDS, starred
 from pyops._call.operator import OPERATORS
 
-from .. import ROOT
 from ..support.device_libraries import header
+from ..support.site import DOCS, load
 
-DOCS = ROOT / "docs"
 EXTENSIONS = "operators", "front_ends", "c_header"
 ENTRY = re.compile(r"^\.\. (?:py:|auto)(?:function|class|module):: (\S+?)(?:\(|$)", re.M)
 CURRENT = re.compile(r"^\.\. (?:py:)?(?:current)?module:: (\S+)", re.M)
@@ -36,15 +32,8 @@ def written(tmp_path_factory):
     if not DOCS.exists():
         pytest.skip("the folder of the documentation is not there")
     folder = tmp_path_factory.mktemp("reference")
-    path = sys.path[:]
-    sys.path.insert(0, str(DOCS / "_ext"))
-    try:
-        for name in EXTENSIONS:
-            importlib.import_module(name).write(folder / name)
-    finally:
-        sys.path[:] = path
-        for name in "docstrings", *EXTENSIONS:
-            sys.modules.pop(name, None)
+    for name in EXTENSIONS:
+        load(name).write(folder / name)
     return folder
 
 
@@ -56,7 +45,7 @@ def reference(written):
 
 @pytest.mark.parametrize("name", [*OPERATORS, *COMPOUNDS])
 def test_page_of_an_operator(name, written, capsys):
-    """The page has all sections, meanings in all tables, and an example that prints what it shows."""
+    """The page has all sections, no empty meaning, and an example that prints what it shows."""
     text = (written / "operators" / f"{name}.rst").read_text()
     headings = re.findall(r"^(.+)\n-{3,}$", text, re.MULTILINE)
     expected = ["Inputs", "Result", "Phases", "Front ends", "Example", "Cost", "Source"]
@@ -82,11 +71,22 @@ def test_every_public_name_has_an_entry(package, reference):
     assert not missing
 
 
-def test_every_layer_has_an_entry(reference):
-    source = (Path(pyops.__file__).parent / "torch" / "nn" / "__init__.py").read_text()
-    names = re.findall(r"import (\w+) as \1$", source, re.M)
-    assert names
-    assert not [n for n in names if f"pyops.torch.nn.{n}" not in reference]
+def test_every_public_object_has_an_entry(reference):
+    """Those of all modules, the operators aside; `automodule` has all of some."""
+    front_ends = load("front_ends")
+    modules = "pyops", "pyops.distributed", *front_ends.MODULES
+    names = [f"{module}.{name}" for module in modules for name, _ in front_ends.public(module)]
+    assert {"pyops.torch.nn.GATConv", "pyops.cuda.DeviceGraph", "pyops.distributed.partition"} <= {
+        *names
+    }
+    assert not [name for name in names if name not in reference]
+    members = r"automodule:: (\S+)\n +:members:"
+    whole = {
+        m
+        for page in (DOCS / "reference").glob("*.md")
+        for m in re.findall(members, page.read_text())
+    }
+    assert {"pyops.blocks", "pyops.testing"} <= whole
 
 
 def test_every_procedure_of_the_header_has_an_entry(written):

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.bare
 README = ROOT / "README.md"
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
-OTHERS = [path for folder in ("pyops", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+OTHERS = [
+    path for folder in ("pyops", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+]
 OTHERS += [path for end in ("md", "yml") for path in (ROOT / ".github").rglob(f"*.{end}")]
 OTHERS += (ROOT / "examples" / "fortran").glob("*")
 INSTALLING = [

@@ -45,7 +45,9 @@ def compared(report, group):
     }
 
 
-ROWS = re.findall(r"^\| `(\w+)`, ([\d,]+) edges, (.*?) \|(.*?)\|(.*?)\|(.*)\|$", README, re.MULTILINE)
+ROWS = re.findall(
+    r"^\| `(\w+)`, ([\d,]+) edges, (.*?) \|(.*?)\|(.*?)\|(.*)\|$", README, re.MULTILINE
+)
 
 
 def test_rows_are_found():

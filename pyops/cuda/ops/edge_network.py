@@ -49,7 +49,7 @@ class _Summed(Network):
         offsets = self.offsets[first : stop + 1] - batch.start
         offsets[:1] = 1
         offsets[-1:] = len(values) + 1
-        rows = Rows(stop - first, len(values), offsets, longest=self.graph.longest("in"))
+        rows = Rows(stop - first, len(values), offsets, longest=self.graph._longest("in"))
         neighbours.add_table(self.rt, rows, values, y[first:stop], True)
 
     def cotangents(self, batch: slice) -> DeviceArray:
