@@ -51,6 +51,8 @@ def test_page_of_an_operator(name, written, capsys):
     expected = ["Inputs", "Result", "Phases", "Front ends", "Example", "Cost", "Source"]
     assert [h for h in headings if h in expected] == expected
     assert (".. math::" in text) == (name not in COMPOUNDS)
+    assert re.search(r"fortran/module/pyops_\w+\.html", text)
+    assert re.search(r":doc:`pyops_\w+_\* <\.\./c/\w+>`", text)
     assert re.search(r"^Time O\(.*\bMemory\s+beside\s+inputs\s+and\s+results:", text, re.M | re.S)
     rows = re.findall(r"^   \* - (.*)(?:\n     .*)*\n     -(.*)$", text, re.M)
     assert not [first for first, last in rows if not last]
