@@ -68,9 +68,15 @@ def bits(operator: str) -> str:
 
     `wanted`, `given` and `present` have a bit for each input, and `wanted` one for gy.
     """
-    names = list(Signature.read(OPS / f"{operator}.py").inputs)
-    values = [f"{name}_bit = {place}" for place, name in enumerate([*names, "gy"])]
-    values.append(f"input_bits = {2 ** len(names) - 1}")
+    if operator == "elementwise":  # its `present` has bits for all operands
+        operands = _schema.elementwise()["double_backward"].arguments
+        names = [a.name for a in operands if (a.type, a.intent) == ("real", "in")]
+        inputs = names.index("gy")
+    else:
+        names = [*Signature.read(OPS / f"{operator}.py").inputs, "gy"]
+        inputs = len(names) - 1
+    values = [f"{name}_bit = {place}" for place, name in enumerate(names)]
+    values.append(f"input_bits = {2**inputs - 1}")
     return f"integer, parameter :: {lines(values, ' ' * 4)}"
 
 

@@ -57,6 +57,12 @@ def test_templates_are_fortran():
     assert not [line for line in text if "_${v}$" in line]
 
 
+def test_bits_have_names():
+    """Kernels and nodes test the bits of their arguments by the names that bits have."""
+    numbered = re.compile(r"\b(btest|iand)\((c%)?(wanted|given|present|reads|turned), *\d")
+    assert not [name(p) for p in sources("fortran") if numbered.search(p.read_text())]
+
+
 @pytest.mark.parametrize(
     "words", ["ways? back", "going back", "made again", "worked out", "comes back", "pull_into"]
 )
