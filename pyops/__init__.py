@@ -5,6 +5,7 @@ from importlib.metadata import version as _version
 from . import blocks as blocks
 from . import partials as partials
 from . import testing as testing
+from ._backends import register_all as _register_all
 from ._call.compound import starred as _starred
 from ._call.threads import get_num_threads as get_num_threads
 from ._call.threads import set_num_threads as set_num_threads
@@ -69,6 +70,8 @@ from .ops.segment_softmax import segment_softmax as segment_softmax
 from .ops.spherical_basis import spherical_basis as spherical_basis
 from .ops.spherical_harmonics import spherical_harmonics as spherical_harmonics
 from .ops.transformer_conv import transformer_conv as transformer_conv
+
+_register_all()
 
 __version__ = _version("pyops-kernels")
 

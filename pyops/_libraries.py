@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from ._call.arrays import check_array, on_device, plain
+from ._call.arrays import check_array, plain
+from ._call.backends import find_device
 from ._call.eager import eager
 
 if TYPE_CHECKING:
@@ -50,12 +51,8 @@ def library_of(array: object) -> Library:
         from .jax._function import check as check_array_of_jax
 
         return Library(check_array_of_jax, jax.numpy.concatenate)
-    if on_device(array):
-        from .cuda._device import platform
-        from .cuda._dispatch import check_part
-
-        return Library(check_part, platform("blocks").concatenate)
-    return NUMPY
+    device = find_device(array)
+    return NUMPY if device is None else device.library()
 
 
 def check_parts(caller: str, parts: Mapping[str, object]) -> tuple[Library, dict[str, Any]]:

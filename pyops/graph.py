@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ._call.backends import load_device
 from ._call.eager import eager
 from ._call.indices import (
     MOST_EDGES,
@@ -27,7 +28,7 @@ from ._graph_conversions import compressed, neighbours_in, rows_of, to_html, to_
 
 if TYPE_CHECKING:
     from ._graph_conversions import SparseMatrix
-    from .cuda._graph import DeviceGraph
+    from .cuda import DeviceGraph
 
 
 class Sizes(NamedTuple):
@@ -476,9 +477,7 @@ class Graph:
         TypeError, ValueError
             If `device` is not a device number.
         """
-        from .cuda._graph import to_device
-
-        return to_device(self, device)
+        return load_device().to_device(self, device)
 
     def _index(self, name: str) -> Indices:
         """Return an index array of the kernels, 1-based and built on first use.

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _kernels
-from .arrays import NOT_NUMBERS, kind_of, on_device
+from .arrays import NOT_NUMBERS, kind_of
+from .backends import find_device
 from .threads import team
 
 if TYPE_CHECKING:
@@ -63,10 +64,9 @@ def check_indices(label: str, values: object) -> Indices:
 
 def check_integers(label: str, values: object) -> Indices:
     """Return a copy of an integer array of any shape, in native byte order."""
-    if on_device(values):
-        from ..cuda._device import platform
-
-        values = platform(label.partition(":")[0]).to_host(values)
+    device = find_device(values)
+    if device is not None:
+        values = device.to_host(label.partition(":")[0], values)
     masked = isinstance(values, np.ma.MaskedArray)
     try:
         array = np.array(values)
