@@ -8,6 +8,7 @@ import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 import pyops
@@ -33,6 +34,31 @@ def test_help(name):
             assert repr(choice) in text or f'"{choice}"' in text
     for part in "Returns", "References", ".backward(", ".double_backward(", ".jvp(":
         assert part in text
+
+
+def test_short_calls(monkeypatch):
+    """A call whose plan is cached enters few functions of Python, whose time adds to the kernel's.
+
+    torch.compile, where it is imported, may exclude functions from tracing by further calls.
+    """
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    graph = pyops.Graph([0, 1, 2], [1, 2, 0])
+    rng = np.random.default_rng(0)
+    x, attention = rng.random((3, 4)), rng.random(8)
+    entered = []
+
+    def call():
+        return pyops.gat(graph, x, x, attention, heads=2)
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_code is not call.__code__:
+            entered.append(frame.f_code.co_name)
+
+    call()
+    sys.setprofile(note)
+    call()
+    sys.setprofile(None)
+    assert len(entered) <= 15, entered
 
 
 def test_star_import():
