@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ._call.arrays import check_size
 from ._libraries import check_parts, library_of, split
+from ._network_order import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -389,11 +390,13 @@ def pack_edge_network(
         if (got := tuple(parts[name].shape)) != shape or 0 in shape:
             raise ValueError(f"{caller}: {name}: expected shape {shape}, got {got}")
     matrix = parts["weights[0]"]
-    flat = [matrix[:, :src], matrix[:, src : src + dst], matrix[:, src + dst :], parts["biases[0]"]]
-    for n in range(1, len(weights)):
-        flat += [parts[f"weights[{n}]"], parts[f"biases[{n}]"]]
-    flat += [] if scale is None else [parts["scale"], parts["shift"]]
-    return library.concatenate([part.reshape(-1) for part in flat])
+    ordered = in_order(
+        [matrix[:, :src], matrix[:, src : src + dst], matrix[:, src + dst :]],
+        [parts[f"weights[{n}]"] for n in range(1, len(weights))],
+        [parts[f"biases[{n}]"] for n in range(len(biases))],
+        [] if scale is None else [parts["scale"], parts["shift"]],
+    )
+    return library.concatenate([part.reshape(-1) for part in ordered])
 
 
 def unpack_edge_network(
@@ -448,9 +451,13 @@ def unpack_edge_network(
             f"+(depth-1)*hidden*(hidden+1)+out_features*(hidden+{3 if norm == 'layer' else 1}) "
             f"with {hidden=}, {depth=} and widths {widths}, got shape {tuple(block.shape)}"
         )
-    shapes: list[tuple[int, ...]] = [*((hidden, width) for width in widths), (hidden,)]
-    shapes += [(hidden, hidden), (hidden,)] * (depth - 1) + [(out, hidden), (out,)]
-    shapes += [(out,), (out,)] if norm == "layer" else []
+    units = [hidden] * depth + [out]
+    shapes: list[tuple[int, ...]] = in_order(
+        [(hidden, width) for width in widths],
+        [(count, hidden) for count in units[1:]],
+        [(count,) for count in units],
+        [(out,), (out,)] if norm == "layer" else [],
+    )
     places = [*itertools.accumulate(math.prod(shape) for shape in shapes)]
     parts = [p.reshape(s) for p, s in zip(split(block, *places[:-1]), shapes, strict=True)]
     source, *others = parts[:3]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from ..._network_order import in_order
 from ...ops.edge_mlp import edge_mlp
 from ._linear import AnyLinear, is_linear, is_plain
 
@@ -47,12 +48,12 @@ class Layers(NamedTuple):
 
         `weights` are those of the first layer for sources, destinations and edges.
         """
-        pairs = [(layer.weight, layer.bias) for layer in self.linears]
-        parts = [*weights, _bias(weights[0], bias)]
-        for weight, shift in pairs:
-            parts += [weight, _bias(weight, shift)]
-        if self.norm is not None:
-            parts += [self.norm.weight, self.norm.bias]
+        parts = in_order(
+            weights,
+            [layer.weight for layer in self.linears],
+            [_bias(weights[0], bias), *(_bias(layer.weight, layer.bias) for layer in self.linears)],
+            [] if self.norm is None else [self.norm.weight, self.norm.bias],
+        )
         return torch.cat([part.flatten() for part in parts])
 
     @property
