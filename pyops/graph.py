@@ -168,8 +168,8 @@ class Graph:
                     f"{len(indices)}, got {len(ids)}"
                 )
         least = len(indices) if ids is None else 1 + int(ids.max(initial=-1))
-        asked = least if num_edges is None else num_edges
-        rows = check_count("Graph.from_csc: num_edges", asked, MOST_EDGES)
+        requested = least if num_edges is None else num_edges
+        rows = check_count("Graph.from_csc: num_edges", requested, MOST_EDGES)
         if ids is None and rows != len(indices):
             raise ValueError(
                 "Graph.from_csc: num_edges: expected len(indices)="
@@ -427,8 +427,8 @@ class Graph:
                 f"{caller}: edge_ids: expected length num_entries={self.num_entries}, "
                 f"got {len(ids)}"
             )
-        asked = 1 + int(ids.max(initial=-1)) if num_edges is None else num_edges
-        rows = check_count(f"{caller}: num_edges", asked, MOST_EDGES)
+        requested = 1 + int(ids.max(initial=-1)) if num_edges is None else num_edges
+        rows = check_count(f"{caller}: num_edges", requested, MOST_EDGES)
         graph = type(self).__new__(type(self))
         graph._fill(caller, self._src, self._dst, ids, self._num_src, self._num_dst, rows)
         return graph
@@ -494,7 +494,7 @@ class Graph:
                 self._pack_ids()
             elif rest == "entries":
                 order, others = self._order(side), self._order("out" if side == "in" else "in")
-                self._packed[name] = frozen(_turned(others)[order - 1], np.int64)
+                self._packed[name] = frozen(_inverse(others)[order - 1], np.int64)
             elif rest == "nodes":
                 ends = (self._src, self._num_src) if side == "in" else (self._dst, self._num_dst)
                 self._packed[name] = take_ends(self._order(side), *ends)
@@ -515,7 +515,7 @@ class Graph:
     def _pack_ids(self) -> None:
         if self._ids is None:
             offsets = frozen(np.arange(1, self.num_entries + 2), np.int64)
-            order = frozen(_turned(self._order("in")), np.int64)
+            order = frozen(_inverse(self._order("in")), np.int64)
         else:
             offsets, order = pack_rows(self._index("in_edges") - 1, self._num_edges)
         self._packed.update(id_offsets=offsets, id_entries=order)
@@ -539,7 +539,7 @@ class Graph:
 _EMPTY = np.empty(0, np.int64)
 
 
-def _turned(order: Indices) -> Indices:
+def _inverse(order: Indices) -> Indices:
     """Return the inverse of a 1-based permutation."""
     places = np.empty_like(order)
     places[order - 1] = np.arange(1, len(order) + 1)

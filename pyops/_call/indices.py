@@ -235,7 +235,7 @@ def check_rows(
     checked = check_indices(label, rows)
     check_length(label, option, len(checked), length)
     check_bounds(label, checked, *(bound or (length, option.length)), least=-1)
-    if option.turned and ends is not None:
+    if option.reverses and ends is not None:
         check_turned(label, checked, *ends)
     return checked
 
@@ -263,10 +263,10 @@ def check_turned(
     entries = np.flatnonzero(reverse[ids] >= 0)
     src, dst, ids = src[entries], dst[entries], ids[entries]
     ends = [np.stack([ids, src, dst]), np.stack([reverse[ids], dst, src])]
-    here, turned = (pairs[:, np.lexsort(pairs[::-1])] for pairs in ends)
-    wrong = (here != turned).any(0)
+    here, back = (pairs[:, np.lexsort(pairs[::-1])] for pairs in ends)
+    wrong = (here != back).any(0)
     if wrong.any():
-        edge = min(here[0, np.argmax(wrong)], turned[0, np.argmax(wrong)])
+        edge = min(here[0, np.argmax(wrong)], back[0, np.argmax(wrong)])
         raise ValueError(
             f"{label}: expected the reverse of an edge to run from its destination to its source, "
             f"got {reverse[edge]} for {edge}, which does not"

@@ -38,7 +38,7 @@ class Pages:
     def __init__(self, shape: tuple[int, ...], dtype: Dtype | np.dtype[np.int16]):
         size = math.prod(shape) * dtype.itemsize
         count = -(-size // PAGE)
-        count, self.memory = self._again(count) or (count, self._new(size, count))
+        count, self.memory = self._reused(count) or (count, self._new(size, count))
         first = _address(self.memory)
         self.__array_interface__ = {
             "version": 3,
@@ -53,7 +53,7 @@ class Pages:
             with suppress(IndexError):  # another thread removed it
                 self.lent.pop(0)
 
-    def _again(self, count: int) -> tuple[int, mmap.mmap] | None:
+    def _reused(self, count: int) -> tuple[int, mmap.mmap] | None:
         for entry in self.lent[::-1]:
             owner, pages, memory = entry
             if count <= pages <= count * 9 // 8 and owner() is None:

@@ -138,10 +138,12 @@ class Operator:
 
     def pop_attention(self, options: Options) -> bool:
         """Remove and return the ``return_attention`` option of operators that have it."""
-        asked = False if self._attention is None else options.pop("return_attention", False)
-        if not isinstance(asked, (bool, np.bool_)):
-            raise TypeError(f"{self.name}: return_attention: expected True or False, got {asked!r}")
-        return bool(asked)
+        chosen = False if self._attention is None else options.pop("return_attention", False)
+        if not isinstance(chosen, (bool, np.bool_)):
+            raise TypeError(
+                f"{self.name}: return_attention: expected True or False, got {chosen!r}"
+            )
+        return bool(chosen)
 
     def attention(self, *inputs: object, out: Array | None = None, **options: object) -> Array:
         """Return alpha of every entry, in the order of the graph, for operators that have it."""

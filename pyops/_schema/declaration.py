@@ -99,7 +99,7 @@ class Indexed:
     length: str
     option: str
     choice: str
-    turned: bool = False
+    reverses: bool = False
     """Whether edges are paired with their reverses, so the pairing must be symmetric."""
 
 
@@ -131,7 +131,7 @@ class Signature:
     Arrays are ``Annotated[Array, "axis, axis"]``, options that are sizes ``int`` (or, with bounds,
     ``Annotated[int, Between(...)]``), numbers ``float``, flags ``bool``, options with choices
     ``Literal``. ``Annotated[Indices, length, "option=choice"]`` are row numbers for one choice of
-    an option, followed by "turned" if they pair edges with their reverses. ``"axis, axis |
+    an option, followed by "reversed" if they pair edges with their reverses. ``"axis, axis |
     axis*axis"`` is an array that may have one form or another. Several results are a ``tuple`` of
     arrays, each with its name after the shape.
 
@@ -182,7 +182,7 @@ class Signature:
                 length, condition, *more = hint.metadata
                 option, choice = condition.split("=")
                 self.indexed[parameter.name] = Indexed(
-                    parameter.name, length, option, choice, more == ["turned"]
+                    parameter.name, length, option, choice, more == ["reversed"]
                 )
             elif parameter.keyword_only:
                 self.options[parameter.name] = _option(parameter, hint)

@@ -381,9 +381,9 @@ class Communicator:
             if failure is not None:
                 raise failure
             return
-        mark = zlib.crc32(repr((caller, what)).encode()) if failure is None else 0
+        checksum = zlib.crc32(repr((caller, what)).encode()) if failure is None else 0
         numbers = (-1, -(2**62)) if number is None else (number, -number)
-        values = np.array([failure is not None, mark, -mark, *numbers], np.int64)
+        values = np.array([failure is not None, checksum, -checksum, *numbers], np.int64)
         failed, most, least, last, first = self._engine.agree(values).tolist()
         if failed:
             kind, text = ("", "") if failure is None else (_builtin(failure), str(failure))

@@ -65,7 +65,7 @@ def run(
     _replace(local, halos, Halo.exchange)
     if graph._parts is not None:
         combined = _run_parts(phase, graph, local, others, wanted, plan)
-        _points.deliver(combined, out, accumulate)
+        _points.store(combined, out, accumulate)
         return tuple(combined)
     scaled = _reads_degrees(phase)
     if scaled:
@@ -100,7 +100,7 @@ def run(
     _sum(graph, found, sums)
     if out is not None:
         late_out = [o if k else None for k, o in zip(kept, out, strict=True)]
-        _points.deliver(found, late_out, accumulate)
+        _points.store(found, late_out, accumulate)
     return tuple(found)
 
 

@@ -217,8 +217,8 @@ class DistributedGraph:
                     f"{caller}: replicated: expected True for a reproducible graph, got False"
                 )
             ids = check_indices(f"{caller}: edge_ids", edge_ids)
-            asked = 1 + int(ids.max(initial=-1)) if num_edges is None else num_edges
-            return ids, check_count(f"{caller}: num_edges", asked, MOST_EDGES)
+            requested = 1 + int(ids.max(initial=-1)) if num_edges is None else num_edges
+            return ids, check_count(f"{caller}: num_edges", requested, MOST_EDGES)
 
         same = f"graph {self._number}", bool(replicated), num_edges is None
         ids, rows = self.comm._together(caller, check, lambda _: same)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._mpi import Counts, Engine, Values
 
 _CALLER = "partition"
-_PIECES = 64
+_CLUSTERS = 64
 """Pieces of the own nodes of all ranks for each part, on several ranks."""
 
 
@@ -31,8 +31,8 @@ def partition(
     """Assign each node to a part, so that parts are equal and few edges run between them.
 
     Collective. For ``method="metis"`` one rank lets METIS cut the graph. On several ranks that
-    graph is a small one: each rank lets METIS cut the graph of its own nodes into pieces, and these
-    are its nodes. So neighbours should have near numbers, as they have after a partition by
+    graph is a small one: each rank lets METIS cut the graph of its own nodes into clusters, and
+    these are its nodes. So neighbours should have near numbers, as they have after a partition by
     coordinates. For ``method="coordinates"`` the longest axis of each set of points is bisected
     until there is a set for each part; the result depends on no number of ranks.
 
@@ -185,7 +185,7 @@ def _lowest(engine: Engine, keys: Counts, sets: Counts, wanted: Counts) -> npt.N
 
 
 def _cut(graph: DistributedGraph, parts: int) -> Counts:
-    """Return the parts by METIS: of all nodes on one rank, of pieces of the ranks on several."""
+    """Return the parts by METIS: of all nodes on one rank, of clusters of the ranks on several."""
     comm, halo, local = graph.comm, graph._halo, graph.local
     src, dst = local.src.astype(np.int64) - halo.below, local.dst.astype(np.int64)
     own = (src >= 0) & (src < halo.owned)
@@ -193,24 +193,24 @@ def _cut(graph: DistributedGraph, parts: int) -> Counts:
     ends = src[own], dst[own], np.ones(int(own.sum()), np.int64)
     if comm.size == 1:
         return comm._together(_CALLER, lambda: _metis(*ends, nodes, parts))
-    count = min(-(-_PIECES * parts // comm.size), max(1, halo.owned))
-    piece = comm._together(_CALLER, lambda: _metis(*ends, nodes, count))
+    count = min(-(-_CLUSTERS * parts // comm.size), max(1, halo.owned))
+    cluster = comm._together(_CALLER, lambda: _metis(*ends, nodes, count))
     engine = comm._engine
     ranges = joined(engine.gather(np.array([count]))[:, 0])
-    (pieces,) = halo.exchange([piece + ranges[comm.rank]])
-    pairs = np.stack([pieces[local.src], pieces[halo.own][local.dst]], 1)
+    (clusters,) = halo.exchange([cluster + ranges[comm.rank]])
+    pairs = np.stack([clusters[local.src], clusters[halo.own][local.dst]], 1)
     pairs, weights = np.unique(pairs, axis=0, return_counts=True)
     to_first = np.zeros(comm.size, np.int64)
     to_first[0] = len(pairs)
     table, _ = engine.push(np.concatenate([pairs, weights[:, None]], 1), to_first)
-    sizes = engine.gather(np.bincount(piece, minlength=count).astype(np.int64)).reshape(-1)
+    sizes = engine.gather(np.bincount(cluster, minlength=count).astype(np.int64)).reshape(-1)
 
     def join() -> Counts:
         if comm.rank > 0:
             return np.zeros(len(sizes), np.int64)
         return _metis(table[:, 0], table[:, 1], table[:, 2], sizes, parts)
 
-    found: Counts = engine.sum(comm._together(_CALLER, join))[piece + ranges[comm.rank]]
+    found: Counts = engine.sum(comm._together(_CALLER, join))[cluster + ranges[comm.rank]]
     return found
 
 

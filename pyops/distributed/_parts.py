@@ -134,19 +134,19 @@ class Parts:
             if shape is None:
                 found.append(None)
                 continue
-            pieces: Any = [outputs[k] for outputs in made]
+            blocks: Any = [outputs[k] for outputs in made]
             whole = np.zeros(shape, dtype)
             if axis == "num_src" and axis in axes:
-                self._collect(whole, np.concatenate([np.empty((0, *shape[1:]), dtype), *pieces]))
+                self._collect(whole, np.concatenate([np.empty((0, *shape[1:]), dtype), *blocks]))
             elif axis not in axes:
-                stack = np.array(pieces, dtype).reshape(len(pieces), whole.size)
+                stack = np.array(blocks, dtype).reshape(len(blocks), whole.size)
                 rows, _ = self._engine.rows(stack)
                 whole = np.add.reduce(rows, axis=0).reshape(shape)
             elif name == "alpha":  # in the order of destinations
-                whole = np.concatenate([whole[:0], *pieces])
+                whole = np.concatenate([whole[:0], *blocks])
             else:
-                for part, piece in zip(self.parts, pieces, strict=True):
-                    whole[part.of(axes)[axis]] = piece
+                for part, block in zip(self.parts, blocks, strict=True):
+                    whole[part.of(axes)[axis]] = block
             found.append(whole)
         return found
 

@@ -60,7 +60,7 @@ def run(
         results = _transform(phase, comm, held, wants, lengths)
     dtype = next(iter(held.values())).dtype.newbyteorder("=")
     found = [np.ascontiguousarray(results[n], dtype) if n in wants else None for n in phase.outputs]
-    deliver(found, out, accumulate)
+    store(found, out, accumulate)
     return tuple(found)
 
 
@@ -69,7 +69,7 @@ def is_distributed(shape: Shape) -> bool:
     return any(size.text == _POINTS for size in shape)
 
 
-def deliver(found: list[Any], out: Sequence[Any] | None, accumulate: bool) -> None:
+def store(found: list[Any], out: Sequence[Any] | None, accumulate: bool) -> None:
     """Store results in the arrays of `out`, which then are the results."""
     for i, given in enumerate(out or ()):
         if given is not None:

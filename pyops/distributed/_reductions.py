@@ -10,7 +10,7 @@ import numpy as np
 from .._call.arrays import check_outputs
 from .._call.operator import OPERATORS
 from .._call.reduction import SELECT, ReductionPhase
-from ._points import deliver
+from ._points import store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -59,7 +59,7 @@ def run(
         results = _extremes(phase, comm, held, axes, terms, made)
     found = [results[n].reshape(made[n]) if n in made else None for n in phase.outputs]
     found = [None if f is None else np.asarray(f, dtype) for f in found]
-    deliver(found, out, accumulate)
+    store(found, out, accumulate)
     return tuple(found)
 
 

@@ -191,7 +191,7 @@ class _Given(NamedTuple):
     pairs: bool
     reverse: Values | None
 
-    def mark(self) -> int:
+    def checksum(self) -> int:
         """Return a checksum of what has to be equal in all processes."""
         nodes = self.sources.ranges.tobytes(), self.destinations.ranges.tobytes()
         flags = self.sources is self.destinations, self.pairs, self.reverse is not None
@@ -263,7 +263,7 @@ def _build(ranks: Ranks, given: _Given) -> DistributedGraph:
         {
             r: np.array(
                 [
-                    given.mark(),
+                    given.checksum(),
                     len(given.owner) if r == own[0] else 0,
                     len(edges[r]),
                     halos[r].most,

@@ -30,7 +30,7 @@ def dimenet_aggregate(
     *,
     num_spherical: Annotated[int, Between(1, 32)] = 7,
     exclude: Literal["node", "none", "image"] = "node",
-    reverse: Annotated[Indices, "num_edges", "exclude=image", "turned"] | None = None,
+    reverse: Annotated[Indices, "num_edges", "exclude=image", "reversed"] | None = None,
 ) -> Annotated[Array, "num_edges, channels"]:
     r"""Edge-to-edge aggregation of DimeNet++: each edge sums those into its source, by angle.
 

@@ -27,7 +27,7 @@ def edge_to_edge(
     h: Annotated[Array, "num_edges, width"],
     *,
     exclude: Literal["none", "image"] = "none",
-    reverse: Annotated[Indices, "num_edges", "exclude=image", "turned"] | None = None,
+    reverse: Annotated[Indices, "num_edges", "exclude=image", "reversed"] | None = None,
 ) -> Annotated[Array, "num_edges, width"]:
     r"""Sum over the edges into the source of each edge, without its own reverse.
 

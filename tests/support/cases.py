@@ -146,7 +146,7 @@ class Case:
         for i in op.signature.indexed.values():
             if options[i.option] == i.choice:  # any row, and -1 for none
                 rows = sizes[i.length]
-                if i.turned:
+                if i.reverses:
                     options[i.name] = reverses(graph)
                     continue
                 options[i.name] = rng.integers(-1, rows, rows) if rows else np.zeros(0, int)

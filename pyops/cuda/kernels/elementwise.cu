@@ -11,7 +11,7 @@ struct Place {
 
 // Adds to `place` the offsets of element number `element` of the axes.
 template <class Number>
-__device__ inline void walk(const whole* table, whole axes, Number element, Place& place) {
+__device__ inline void locate(const whole* table, whole axes, Number element, Place& place) {
   for (whole axis = axes - 1; axis >= 0; --axis) {
     const whole* row = table + COLUMNS * axis;
     Number here = element;
@@ -26,8 +26,8 @@ __device__ inline void walk(const whole* table, whole axes, Number element, Plac
 }
 
 __device__ inline void move(const whole* table, whole axes, whole element, Place& place) {
-  if (element >> 32) walk(table, axes, element, place);
-  else walk(table, axes, static_cast<unsigned>(element), place);
+  if (element >> 32) locate(table, axes, element, place);
+  else locate(table, axes, static_cast<unsigned>(element), place);
 }
 
 struct Operands {
@@ -71,10 +71,11 @@ __device__ inline double none(whole operation) {
 
 // parts[part, element], in float64: partial reductions. A block reduces one part of the reduced
 // axes for some elements of the kept axes.
-extern "C" __global__ void reduce(const whole* kept, const whole* gone, const real* x,
+extern "C" __global__ void reduce(const whole* kept, const whole* reduced, const real* x,
                                   const real* y, const real* g, const real* h, const real* k,
-                                  double* parts, whole kept_axes, whole gone_axes, whole elements,
-                                  whole terms, whole each, whole form, real p, whole operation) {
+                                  double* parts, whole kept_axes, whole reduced_axes,
+                                  whole elements, whole terms, whole each, whole form, real p,
+                                  whole operation) {
   __shared__ double sums[256];
   const Operands operands{x, y, g, h, k};
   const whole element = static_cast<whole>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -85,7 +86,7 @@ extern "C" __global__ void reduce(const whole* kept, const whole* gone, const re
     move(kept, kept_axes, element, base);
     for (whole term = start + threadIdx.y; term < end; term += blockDim.y) {
       Place place = base;
-      move(gone, gone_axes, term, place);
+      move(reduced, reduced_axes, term, place);
       sum = both(operation, sum, static_cast<double>(operands.value(form, p, place)));
     }
   }

@@ -58,7 +58,7 @@ __device__ inline void add_rows(const Entries& of, whole start, whole column, co
 //
 // With `by_table`, each term is divided by the degree of its table row in these offsets; with
 // `mean`, the sum by the degree of its own row. With `argextremes`, the argmax or argmin of each
-// row and column (leading dimension `lead`), only entries that attain the extreme count. Entries
+// row and column (leading dimension `ld`), only entries that attain the extreme count. Entries
 // are identified by `places`, or else by their own numbers. `argextremes` is indexed by the table
 // row
 // (`back`) or by the output row.
@@ -66,7 +66,7 @@ extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, c
                                     const int* nodes, const whole* edges, const whole* weighted,
                                     const real* weight, const whole* by_table, whole mean,
                                     const whole* argextremes, const whole* places, whole back,
-                                    whole lead, const real* table, whole table_lead,
+                                    whole ld, const real* table, whole table_lead,
                                     whole table_first, whole width, double* partial,
                                     whole accumulate, real* out, whole out_lead, whole out_first) {
   const Chunk chunk;
@@ -105,7 +105,7 @@ extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, c
       real factor = of.factor(entry);
       if (by_table) factor /= shared_by(by_table, row);
       const real* const values = table + row * table_lead + table_first;
-      const whole* const argextreme = argextremes + (back ? row : span.row) * lead + column_first;
+      const whole* const argextreme = argextremes + (back ? row : span.row) * ld + column_first;
       const whole place = places ? places[entry] : entry + 1;
 #pragma unroll
       for (int k = 0; k < COLUMNS; ++k) {
@@ -253,7 +253,7 @@ extern "C" __global__ void pass_on(whole rows, const whole* offsets, const whole
 extern "C" __global__ void dot_rows(whole segments, whole rows, whole entries, const whole* offsets,
                                     const whole* places, const int* nodes, const int* owners,
                                     const whole* in_offsets, whole mean, const whole* argextremes,
-                                    whole lead, whole first, const real* table, whole width,
+                                    whole ld, whole first, const real* table, whole width,
                                     const real* gradient, double* partial, whole accumulate,
                                     real* out) {
   const Chunk chunk;
@@ -270,11 +270,11 @@ extern "C" __global__ void dot_rows(whole segments, whole rows, whole entries, c
     for (whole entry = span.start; entry < span.end; ++entry) {
       const whole place = places[entry], q = owners[place - 1] - 1;
       const whole r = nodes ? nodes[place - 1] - 1 : span.row;
-      const whole* const argextreme = argextremes ? argextremes + q * lead + first : 0;
+      const whole* const argextreme = argextremes ? argextremes + q * ld + first : 0;
       real product = 0;
       for (whole c = chunk.first; c < width; c += LANES)
         if (!argextreme || argextreme[c] == place)
-          product += table[r * width + c] * gradient[q * lead + first + c];
+          product += table[r * width + c] * gradient[q * ld + first + c];
       total += mean ? product / shared_by(in_offsets, q) : product;
     }
   }

@@ -200,11 +200,11 @@ class Messages(torch.nn.Module):
             size, what = (edge_index.shape[1], edge_index.shape[0]), "edge_index"
             loops = None if loops is None else min(edge_index.shape[:2])
         if size is not None:
-            for place, (count, asked) in enumerate(zip(ends, size, strict=True)):
-                if count is not None and asked is not None and count != asked:
+            for place, (count, requested) in enumerate(zip(ends, size, strict=True)):
+                if count is not None and requested is not None and count != requested:
                     raise ValueError(
                         f"{self._label}: {what}: expected {count} nodes in place {place}, "
-                        f"as x has rows, got {asked}"
+                        f"as x has rows, got {requested}"
                     )
         into = int(self.flow == FLOWS[0])
         first, second = ends
