@@ -19,7 +19,8 @@ from .._call.indices import (
     check_integers,
     check_turned,
 )
-from ._distributed import DistributedGraph, Layout, Leaves, accumulated, exchanged
+from ._distributed import DistributedGraph, Layout, Leaves
+from ._exchange import accumulated, exchanged
 from ._graph import on_host
 from ._ranks import Ranks
 

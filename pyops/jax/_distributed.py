@@ -1,31 +1,24 @@
-"""Graphs whose nodes and edges are distributed over devices, and operators on them.
-
-What is exchanged follows from the declarations: an input whose rows are sources gets the rows of
-other devices, an input whose rows are destinations or edges is that of the device, and any other
-input is the same on all devices. Derivatives of all orders are those that JAX takes of these steps.
-"""
+"""Graphs whose nodes and edges are distributed over devices, in arrays of one shape on each."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._call.indices import check_bounds, check_count, check_indices
 from ._devices import check_varying, rank_inside
+from ._exchange import accumulated, check_length, exchanged, masked
 from ._graph import Graph
 from ._ranks import Ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     import numpy.typing as npt
     from jax.sharding import Mesh
 
-    from .._call.operator import Operator
     from ._ranks import Values
 
 
@@ -339,8 +332,8 @@ class DistributedGraph:
         """
         caller = "DistributedGraph.exchange"
         self._check_inside(caller)
-        _check_length(f"{caller}: x", x, "num_src", self.num_src)
-        own = [_masked(x, self._leaves.sources >= 0)]
+        check_length(f"{caller}: x", x, "num_src", self.num_src)
+        own = [masked(x, self._leaves.sources >= 0)]
         return exchanged(own, self._leaves.send, self._layout.axis)[0]
 
     def accumulate(self, full: jax.Array) -> jax.Array:
@@ -358,9 +351,9 @@ class DistributedGraph:
         """
         caller = "DistributedGraph.accumulate"
         self._check_inside(caller)
-        _check_length(f"{caller}: full", full, "local sources", self._num_local)
+        check_length(f"{caller}: full", full, "local sources", self._num_local)
         found = accumulated(full, self._leaves.send, self.num_src, self._layout.axis)
-        return _masked(found, self._leaves.sources >= 0)
+        return masked(found, self._leaves.sources >= 0)
 
     def _check_inside(self, caller: str) -> None:
         """Check that the arrays are the blocks of this device."""
@@ -380,128 +373,6 @@ class DistributedGraph:
                 "in in_specs"
             )
         check_varying(label, layout.axis, self._leaves.send)
-
-
-def call_distributed(
-    op: Operator,
-    label: str,
-    function: Callable[..., jax.Array | tuple[jax.Array, jax.Array]],
-    graph: DistributedGraph,
-    arrays: Sequence[jax.Array | None],
-    options: dict[str, Any],
-) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Return the own rows of the results of an operator, given own rows of its inputs."""
-    named, signature = graph._numbers(), op.signature
-    axes = {i.name: i.shape[0].text for i in signature.inputs.values()}
-    held = {name: a for name, a in zip(axes, arrays, strict=True) if a is not None}
-    for name, array in held.items():
-        if axes[name] in named:
-            length = named[axes[name]].shape[0]
-            _check_length(f"{label}: {name}", array, axes[name], length)
-            held[name] = _masked(array, named[axes[name]] >= 0)
-        elif axes[name] == "num_edges":
-            _check_length(f"{label}: {name}", array, axes[name], graph.num_edges)
-    if signature.indexed:
-        return _call_pairs(op, label, function, graph, held, axes, options)
-    fetched = {name: array for name, array in held.items() if axes[name] == "num_src"}
-    full = exchanged([*fetched.values()], graph._leaves.send, graph._layout.axis)
-    held.update(zip(fetched, full, strict=True))
-    if reads_degrees(op):
-        for name in fetched:
-            here, everywhere = graph._leaves.degrees.T.astype(held[name].dtype)
-            shares = jnp.sqrt(here / jnp.maximum(everywhere, 1))
-            held[name] *= shares.reshape(-1, *[1] * (held[name].ndim - 1))
-    for name, array in held.items():
-        if axes[name] == "num_dst" or (axes[name] == "num_edges" and graph._layout.shared):
-            held[name] = _with_zeros(array)
-    found = function(graph.local, *(held.get(name) for name in axes), **options)
-    if not isinstance(found, tuple):
-        return _own(found, named[signature.output[0].text])
-    y, alpha = found
-    return _own(y, named[signature.output[0].text]), _own(alpha, named["num_entries"])
-
-
-def reads_degrees(op: Operator) -> bool:
-    """Return whether the kernels of an operator read the out-degrees of sources."""
-    return "out_offsets" in op.signature.reads.get("forward", "").split()
-
-
-def _call_pairs(
-    op: Operator,
-    label: str,
-    function: Callable[..., jax.Array | tuple[jax.Array, jax.Array]],
-    graph: DistributedGraph,
-    held: dict[str, jax.Array],
-    axes: Mapping[str, str],
-    options: dict[str, Any],
-) -> jax.Array:
-    """Return the rows of own edges of an operator on pairs of edges.
-
-    The device that has the source of an edge has all edges into it: there the row of the edge is
-    computed, and sent to the device of the edge.
-    """
-    layout, leaves = graph._layout, graph._leaves
-    if layout.shared:
-        raise ValueError(f"{label}: graph: expected a row for each edge, got one with edge ids")
-    if leaves.pairs is None:
-        raise ValueError(
-            f"{label}: graph: expected one made by pyops.jax.distribute with pairs=True, "
-            "got one without"
-        )
-    for name in op.signature.indexed:
-        if options.get(name) is not None and options[name] is not leaves.reverse:
-            raise ValueError(f"{label}: {name}: expected graph.{name}, got another array")
-    src, dst, send = leaves.pairs
-    rows = {name: array for name, array in held.items() if axes[name] == "num_edges"}
-    held.update(zip(rows, exchanged([*rows.values()], send, layout.axis), strict=True))
-    sizes = layout.pair_nodes, layout.pair_nodes, src.shape[0]
-    pairs = Graph.tree_unflatten(sizes, (src, dst))
-    y: Any = function(pairs, *(held.get(name) for name in axes), **options)
-    computed = leaves.src < layout.num_src, jnp.zeros(1, bool), jnp.ones(send.size, bool)
-    y = _masked(y, jnp.concatenate(computed))
-    return _masked(accumulated(y, send, layout.num_edges, layout.axis), leaves.entries >= 0)
-
-
-def exchanged(own: Sequence[jax.Array], send: jax.Array, axis: str) -> list[jax.Array]:
-    """Append a row of zeros and the rows of other devices to arrays, in one message."""
-    extended = [_with_zeros(array) for array in own]
-    if not own:
-        return []
-    parts = [array.at[send].get(mode="promise_in_bounds") for array in extended]
-    flat = [part.reshape(*send.shape, math.prod(part.shape[2:])) for part in parts]
-    ends = np.cumsum([part.shape[2] for part in flat])
-    received = jax.lax.all_to_all(jnp.concatenate(flat, 2), axis, 0, 0)
-    found = jnp.split(received, ends[:-1].tolist(), 2)
-    return [
-        jnp.concatenate([array, rows.reshape(send.size, *array.shape[1:])])
-        for array, rows in zip(extended, found, strict=True)
-    ]
-
-
-def accumulated(full: jax.Array, send: jax.Array, owned: int, axis: str) -> jax.Array:
-    """Return the first rows, with those from other devices that belong to them: the transpose."""
-    own = full[:owned]
-    rows = full[owned + 1 :].reshape(*send.shape, *full.shape[1:])
-    return own.at[send].add(jax.lax.all_to_all(rows, axis, 0, 0), mode="drop")
-
-
-def _with_zeros(array: jax.Array) -> jax.Array:
-    return jnp.concatenate([array, jnp.zeros_like(array, shape=(1, *array.shape[1:]))])
-
-
-def _masked(array: jax.Array, mask: jax.Array) -> jax.Array:
-    """Return zeros in place of rows that are padding, whose derivatives are then zero too."""
-    return jnp.where(mask.reshape(-1, *[1] * (array.ndim - 1)), array, 0)
-
-
-def _own(y: jax.Array, numbers: jax.Array) -> jax.Array:
-    return _masked(y[: len(numbers)], numbers >= 0)
-
-
-def _check_length(label: str, array: jax.Array, name: str, length: int) -> None:
-    if array.ndim == 0 or array.shape[0] != length:
-        got = f"{array.shape[0]} rows" if array.ndim else "a scalar"
-        raise ValueError(f"{label}: expected {name}={length} rows of a device, got {got}")
 
 
 def _places(numbers: Mapping[int, Values]) -> dict[int, Values]:

@@ -17,7 +17,8 @@ from .._call.indices import check_bounds, check_length, check_rows, check_wanted
 from ..graph import Graph as PlainGraph
 from ._call import Call, Constants
 from ._devices import with_common_axes
-from ._distributed import DistributedGraph, call_distributed
+from ._distributed import DistributedGraph
+from ._distributed_call import call_distributed
 from ._graph import (
     SIZES,
     Graph,
