@@ -266,7 +266,7 @@ class Check:
         size = self.step * max(self.largest(at), 1e-3)
 
         def difference(step: float) -> list[Any]:
-            ends: list[Any] = []
+            ends: list[object] = []
             for end in (step, -step):
                 arrays[i] = np.asarray(at + end * along)
                 ends.append(_each(function(*arrays)))

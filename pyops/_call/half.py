@@ -123,11 +123,11 @@ def run(
     wanted: Collection[str] | None,
     out: Sequence[Any] | None,
     accumulate: bool,
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Run a call on float32 copies, and return its outputs in the types of the inputs."""
     first = int(phase.signature.has_graph)
     inputs = given[first : first + len(phase.signature.inputs)]
-    types: list[Any] = [_native(a) for a in inputs]
+    types: list[object] = [_native(a) for a in inputs]
     halves = {t for t in types if getattr(t, "name", None) in TYPES}
     single = np.dtype(np.float32)
     result = result_type(phase.signature, phase.caller, types, halves, single)
@@ -150,7 +150,7 @@ def run(
         expected = dict(zip(labels, kinds, strict=True))
         shapes = [None if f is None else f.shape for f in found]
 
-        def check(label: str, array: Any, shape: tuple[int, ...], _: object) -> None:
+        def check(label: str, array: object, shape: tuple[int, ...], _: object) -> None:
             if _native(array) != expected[label]:
                 got = getattr(array, "dtype", kind_of(array))
                 raise TypeError(f"{label}: expected an array of {expected[label]}, got {got}")
@@ -160,7 +160,7 @@ def run(
                 check_place(label, array, shape)
 
         check_outputs(phase.caller, phase.labels, shapes, single, out, accumulate, check)
-    rounded: list[Any] = []
+    rounded: list[object] = []
     with np.errstate(all="ignore"):
         for value, kind, place in zip(found, kinds, out or [None] * len(found), strict=True):
             if place is None:

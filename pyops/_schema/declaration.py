@@ -107,7 +107,7 @@ class Indexed:
 class Option:
     name: str
     kind: type | str
-    default: Any
+    default: object
     choices: tuple[str | bool, ...] = ()
     bounds: Between = Between()
 
@@ -265,7 +265,7 @@ class Signature:
         graph = GRAPH_SIZES if self.has_graph else ()
         return tuple(name for name in dict.fromkeys(found) if name not in graph)
 
-    def follows(self, options: Mapping[str, Any], absent: Iterable[str]) -> Mapping[str, Size]:
+    def follows(self, options: Mapping[str, object], absent: Iterable[str]) -> Mapping[str, Size]:
         """Return the sizes that follow from choices, flags, and absent inputs."""
         found = {}
         for name, value in options.items():
@@ -299,7 +299,7 @@ class Signature:
         shown = [kind(n, kind.POSITIONAL_OR_KEYWORD) for n in self.positional if n == "graph"]
         arrays = {i.name: i.forms for i in self.inputs.values()} | dict(cotangents or {})
         required = {i.name for i in self.inputs.values() if not i.optional}.union(needed)
-        default: Any = kind.empty
+        default: object = kind.empty
         for name, forms in arrays.items():
             default = default if name in required else None
             annotation = _text(*forms)
@@ -350,7 +350,7 @@ class _Hint:
             self.kind = ast.unparse(node)
 
 
-def _metadata(node: ast.expr) -> Any:
+def _metadata(node: ast.expr) -> object:
     if isinstance(node, ast.Call):
         return Between(*(ast.literal_eval(argument) for argument in node.args))
     return ast.literal_eval(node)

@@ -9,7 +9,7 @@ each, run where the sources of edges belong.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from .._call.plan import Plan
     from .._call.types import Array
     from ._graph import PairedEdges
+    from ._mpi import Counts, Values
+
+Slotted = TypeVar("Slotted")
 
 
 def run(
@@ -35,9 +38,9 @@ def run(
     given: Sequence[object],
     options: Mapping[str, object],
     wanted: Collection[str] | None,
-    out: Sequence[Any] | None,
+    out: Sequence[Values | None] | None,
     accumulate: bool,
-) -> tuple[Array | None, ...]:
+) -> tuple[Values | None, ...]:
     """Check a call on all ranks, run it on the own edges, and return the outputs of own rows."""
     graph = given[0]
     if isinstance(graph, Communicator):
@@ -90,7 +93,7 @@ def run(
     late = pairs is not None or any(
         k and shape is not None for k, shape in zip(kept, plan.outputs, strict=True)
     )
-    found: list[Any] = [*(comm._together(phase.caller, compute) if late else compute())]
+    found: list[Values | None] = [*(comm._together(phase.caller, compute) if late else compute())]
     if scaled:
         _scale(graph, targets, found)
     if pairs is not None:
@@ -107,11 +110,11 @@ def run(
 def _run_parts(
     phase: Phase,
     graph: DistributedGraph,
-    arrays: Sequence[Any],
+    arrays: Sequence[Values | None],
     options: Mapping[str, object],
     wanted: Collection[str] | None,
     plan: Plan,
-) -> list[Any]:
+) -> list[Values | None]:
     """Return the outputs of a call on a graph in parts, given the rows of all local sources."""
     parts, axes = graph._parts, graph._axes
     assert parts is not None
@@ -145,7 +148,7 @@ def _check(
     wanted: Collection[str] | None,
     out: Sequence[object] | None,
     accumulate: bool,
-) -> tuple[Plan, Sequence[Any], dict[str, Any]]:
+) -> tuple[Plan, list[Values | None], dict[str, Counts]]:
     """Check the arguments of this rank; return the plan, an array a slot, and row numbers."""
     signature, caller = phase.signature, phase.caller
     if signature.indexed and graph._sources is not graph._destinations:
@@ -171,7 +174,8 @@ def _check(
             bound = int(graph._edges.ranges[-1]), "number of edges"
             found = check_rows(label, option, rows[name], length, None, bound)
             numbers[name] = found.astype(np.int64)
-    return plan, phase._split(own)[1], numbers
+    arrays = [a if isinstance(a, np.ndarray) else None for a in phase._split(own)[1]]
+    return plan, arrays, numbers
 
 
 def _equal(
@@ -192,32 +196,33 @@ def _equal(
 
 
 def _replace(
-    arrays: list[Any],
+    arrays: list[Values | None],
     halos: Sequence[Halo | None],
-    function: Callable[[Halo, Sequence[Any]], list[Any]],
+    function: Callable[[Halo, Sequence[Values]], list[Values]],
 ) -> None:
     """Replace the arrays of each halo by what a function of all of them returns.
 
     So the arrays of a halo share a message for each neighbour.
     """
     for halo in dict.fromkeys(h for h in halos if h is not None):
-        places = [i for i, h in enumerate(halos) if h is halo and arrays[i] is not None]
+        pairs = enumerate(zip(halos, arrays, strict=True))
+        places = {i: a for i, (h, a) in pairs if h is halo and a is not None}
         if places:
-            found = function(halo, [arrays[i] for i in places])
+            found = function(halo, [*places.values()])
             for i, array in zip(places, found, strict=True):
                 arrays[i] = array
 
 
-def _sum(graph: DistributedGraph, found: list[Any], sums: Sequence[bool]) -> None:
+def _sum(graph: DistributedGraph, found: list[Values | None], sums: Sequence[bool]) -> None:
     """Sum the gradients of replicated inputs over ranks, all in one reduction."""
-    places = [i for i, array in enumerate(found) if sums[i] and array is not None]
+    places = {i: a for i, a in enumerate(found) if sums[i] and a is not None}
     if not places:
         return
-    total = graph.comm._engine.sum(np.concatenate([found[i].reshape(-1) for i in places]))
+    total = graph.comm._engine.sum(np.concatenate([a.reshape(-1) for a in places.values()]))
     start = 0
-    for i in places:
-        stop = start + found[i].size
-        found[i] = total[start:stop].reshape(found[i].shape)
+    for i, array in places.items():
+        stop = start + array.size
+        found[i] = total[start:stop].reshape(array.shape)
         start = stop
 
 
@@ -226,7 +231,9 @@ def _reads_degrees(phase: Phase) -> bool:
     return "out_offsets" in phase.signature.reads.get("forward", "").split()
 
 
-def _scale(graph: DistributedGraph, halos: Sequence[Halo | None], arrays: Sequence[Any]) -> None:
+def _scale(
+    graph: DistributedGraph, halos: Sequence[Halo | None], arrays: Sequence[Values | None]
+) -> None:
     """Scale the rows of sources from the normalisation by local out-degrees to that by all."""
     shares = graph._out_shares()
     for halo, array in zip(halos, arrays, strict=True):
@@ -234,14 +241,14 @@ def _scale(graph: DistributedGraph, halos: Sequence[Halo | None], arrays: Sequen
             array *= shares.astype(array.dtype).reshape(-1, *[1] * (array.ndim - 1))
 
 
-def _clear(pairs: PairedEdges, arrays: Sequence[Any]) -> None:
+def _clear(pairs: PairedEdges, arrays: Sequence[Values | None]) -> None:
     """Set to zero the rows of edges that other ranks compute."""
     for array in arrays:
         if array is not None:
             array[pairs.others] = 0
 
 
-def _without_seeds(phase: Phase, arrays: Sequence[Any]) -> list[Any]:
+def _without_seeds(phase: Phase, arrays: Sequence[Slotted]) -> list[Slotted]:
     """Return the arrays that a phase takes; jvp takes no gy, for which its kernel has a slot."""
     pairs = zip(phase.slots, arrays, strict=True)
     return [a for slot, a in pairs if phase.seeds or slot.role != "gy"]

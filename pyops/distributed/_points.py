@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def run(
     given: Sequence[object],
     options: Mapping[str, object],
     wanted: Collection[str] | None,
-    out: Sequence[Any] | None,
+    out: Sequence[Values | None] | None,
     accumulate: bool,
 ) -> tuple[Array | None, ...]:
     """Check a call on all ranks, run it, and return the outputs of own points."""
@@ -69,7 +69,9 @@ def is_distributed(shape: Shape) -> bool:
     return any(size.text == _POINTS for size in shape)
 
 
-def store(found: list[Any], out: Sequence[Any] | None, accumulate: bool) -> None:
+def store(
+    found: list[Values | None], out: Sequence[Values | None] | None, accumulate: bool
+) -> None:
     """Store results in the arrays of `out`, which then are the results."""
     for i, given in enumerate(out or ()):
         if given is not None:
@@ -84,7 +86,7 @@ def _check(
     wanted: Collection[str] | None,
     out: Sequence[object] | None,
     accumulate: bool,
-) -> tuple[list[tuple[int, ...] | None], list[Any], int]:
+) -> tuple[list[tuple[int, ...] | None], list[Array | None], int]:
     """Check the arguments of this rank; return shapes of outputs, an array a slot, and points."""
     caller, slots = phase.caller, phase.slots
     if phase.signature.has_graph:
@@ -139,7 +141,7 @@ def _with_points(shape: Shape, lengths: tuple[int, ...], points: int) -> tuple[i
     return tuple(points if size.text == _POINTS else length for size, length in pairs)
 
 
-def _taken(phase: Phase) -> list[Any]:
+def _taken(phase: Phase) -> list[object]:
     """Return the slots of the arrays that a phase takes; its kernel may have more."""
     return [slot for slot in phase.slots if phase.seeds or slot.role != "gy"]
 

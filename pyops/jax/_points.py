@@ -76,10 +76,10 @@ class Devices:
 def call_over_devices(
     op: Operator,
     label: str,
-    function: Callable[..., Any],
+    function: Callable[..., object],
     devices: Devices,
     arrays: Sequence[jax.Array | None],
-    options: dict[str, Any],
+    options: dict[str, object],
 ) -> jax.Array:
     """Return the own points or rows of the result of an operator, given those of its inputs."""
     if _POINTS not in op.signature.sizes and not isinstance(op, Reduction):
@@ -196,10 +196,10 @@ def _exponentials(axis: str, poles: jax.Array, points: int) -> jax.Array:
 def _reduced(
     op: Operator,
     label: str,
-    function: Callable[..., Any],
+    function: Callable[..., object],
     axis: str,
     x: jax.Array,
-    options: dict[str, Any],
+    options: dict[str, object],
 ) -> jax.Array:
     if x.ndim == 0:
         raise ValueError(f"{label}: x: expected rows, got shape ()")

@@ -113,7 +113,7 @@ class Call(PhaseCall):
         given: list[object] = [*arrays]
         if self.graph is not None:
             given.insert(0, self.graph)
-        options: dict[str, Any] = self.host_options
+        options: dict[str, object] = self.host_options
         if phase != "forward":
             results = self.op.run(phase, given, options, wanted, self.saved, half=half)
         else:  # of one of several evaluations, as over a batch, no intermediates hold for all

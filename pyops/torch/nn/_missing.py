@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ class Finder:
     def __init__(self, package: str) -> None:
         self.package = package
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> None:
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> None:
         """Raise an error for a public name of the package; find nothing else."""
         package, _, name = fullname.rpartition(".")
         if package == self.package and not name.startswith("_"):

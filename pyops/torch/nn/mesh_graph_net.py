@@ -134,7 +134,7 @@ def _check(label: str, features: object, width: int | None, rows: int | None = N
 
 
 def _joined(
-    caller: str, widths: tuple[int, int, int], efeat: object, nfeat: object, graph: Any
+    caller: str, widths: tuple[int, int, int], efeat: object, nfeat: object, graph: object
 ) -> tuple[Edges, Tensor, Tensor]:
     """Return the edges and the features of sources and destinations."""
     both = nfeat if isinstance(nfeat, tuple) and len(nfeat) == 2 else (nfeat, nfeat)
