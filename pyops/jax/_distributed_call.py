@@ -28,7 +28,7 @@ def call_distributed(
     function: Callable[..., jax.Array | tuple[jax.Array, jax.Array]],
     graph: DistributedGraph,
     arrays: Sequence[jax.Array | None],
-    options: dict[str, Any],
+    options: dict[str, object],
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
     """Return the own rows of the results of an operator, given own rows of its inputs."""
     named, signature = graph._numbers(), op.signature
@@ -73,7 +73,7 @@ def _call_pairs(
     graph: DistributedGraph,
     held: dict[str, jax.Array],
     axes: Mapping[str, str],
-    options: dict[str, Any],
+    options: dict[str, object],
 ) -> jax.Array:
     """Return the rows of own edges of an operator on pairs of edges.
 

@@ -196,7 +196,7 @@ def _exponentials(axis: str, poles: jax.Array, points: int) -> jax.Array:
 def _reduced(
     op: Operator,
     label: str,
-    function: Callable[..., object],
+    function: Callable[..., Any],
     axis: str,
     x: jax.Array,
     options: dict[str, object],
@@ -226,7 +226,7 @@ def _extreme(axis: str, function: Callable[..., Any], axes: object, x: jax.Array
 @_extreme.defjvp
 def _extreme_jvp(
     axis: str,
-    function: Callable[..., Any],
+    function: Callable[..., object],
     axes: Any,
     primals: tuple[jax.Array],
     tangents: tuple[jax.Array],

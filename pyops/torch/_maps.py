@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from ..distributed._communicator import by_name
 from ._call import MaybeTensor, PhaseCall, memory
 from ._host import is_tracing
 from ._library import LIBRARY
-from ._phase import BatchInfo, Phase, tracks_derivatives
+from ._phase import Arguments, BatchInfo, Phase, tracks_derivatives
 from ._transfers import Messages, Replicas
 
 if TYPE_CHECKING:
@@ -109,6 +109,13 @@ class DispatchedMap(MapCall):
         return DispatchedMap(self.messages, kind, origin, self._keys)
 
 
+class MapContext(Protocol):
+    """Context of a recorded map, with what is set and read here."""
+
+    call: MapCall
+    needs_input_grad: tuple[bool, ...]
+
+
 class Map(Phase["tuple[Tensor, ...]"]):
     """Linear map between ranks as an autograd function; its backward pass is its transpose."""
 
@@ -126,18 +133,18 @@ class Map(Phase["tuple[Tensor, ...]"]):
         return call.run(Map.name, tensors)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
+    def setup_context(ctx: Any, inputs: Arguments, output: object) -> None:
         ctx.call = inputs[0]
 
     @staticmethod
-    def backward(ctx: Any, *cotangents: Tensor) -> tuple[MaybeTensor, ...]:
+    def backward(ctx: MapContext, *cotangents: Tensor) -> tuple[MaybeTensor, ...]:
         needed = ctx.needs_input_grad[1:]
         used = [c for c, need in zip(cotangents, needed, strict=True) if need]
         found = iter(Map.of(ctx.call.transposed(), *used))
         return None, *(next(found) if need else None for need in needed)
 
     @staticmethod
-    def jvp(ctx: Any, _: None, *tangents: Tensor) -> tuple[Tensor, ...]:
+    def jvp(ctx: MapContext, _: None, *tangents: Tensor) -> tuple[Tensor, ...]:
         found: tuple[Tensor, ...] = Map.of(ctx.call.tangent(), *tangents)
         return found
 
@@ -215,7 +222,7 @@ def _record(
 
 def _mapped(
     info: BatchInfo,
-    in_dims: Sequence[Any],
+    in_dims: Sequence[Sequence[int | None]],
     tensors: list[Tensor],
     name: str,
     kind: str,

@@ -57,8 +57,8 @@ class Replicated(torch.nn.Module):
 def called(
     module: torch.nn.Module,
     comm: Communicator,
-    arguments: tuple[Any, ...],
-    options: Mapping[str, Any],
+    arguments: tuple[object, ...],
+    options: Mapping[str, object],
 ) -> Any:
     """Call a module with parameters whose gradients are summed over ranks."""
     if comm._inside:
