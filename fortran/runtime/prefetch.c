@@ -13,7 +13,7 @@
    The counter keeps compilers from removing the call as one without effect. */
 #define PREFETCH(name, type)                                                                 \
   void name(int64_t count, const type *rows, int64_t lead, int64_t bytes, const char *table, \
-            int64_t *prefetched) {                                                                \
+            int64_t *prefetched) {                                                           \
     for (int64_t p = 0; p < count; p++) {                                                    \
       uintptr_t row = (uintptr_t)(table + (rows[p] - (int64_t)1) * lead);                    \
       uintptr_t end = row + (uintptr_t)bytes - LINE;                                         \
@@ -22,7 +22,7 @@
         ASK(row), ASK(row + LINE), ASK(row + 2 * LINE), ASK(row + 3 * LINE);                 \
       for (; row <= end; row += LINE) ASK(row);                                              \
     }                                                                                        \
-    *prefetched += count;                                                                         \
+    *prefetched += count;                                                                    \
   }
 PREFETCH(pyops_prefetch_rows, int32_t)
 PREFETCH(pyops_prefetch_ids, int64_t)
