@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from mesh_data import INLET, INSIDE, OUTLET, WALL, Channel, make_mesh, sample, simulate
+from mesh_data import INSIDE, OUTLET, Channel, make_mesh, sample, simulate
 from mesh_figure import draw
 from torch.nn import LayerNorm, Linear, ReLU, Sequential
 from tqdm import trange

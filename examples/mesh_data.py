@@ -9,7 +9,9 @@ from tqdm import trange
 
 INSIDE, INLET, OUTLET, WALL = range(4)
 SPEED, REYNOLDS, PERIOD = 0.1, 120, 0.19  # of the inflow, by the diameter; Strouhal number
-DIRECTIONS = np.array([(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1)])
+DIRECTIONS = np.array(
+    [(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1)]
+)
 WEIGHTS = np.array([4 / 9, *[1 / 9] * 4, *[1 / 36] * 4])[:, None, None]
 OPPOSITE = np.array([0, 3, 4, 1, 2, 7, 8, 5, 6])
 

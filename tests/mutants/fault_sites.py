@@ -27,7 +27,9 @@ BLIND = {
     "compat/* frameworks/* operators/test_onnx": (
         "front ends, which call the same kernels or those of devices; for nodes see below"
     ),
-    "operators/test_registry process/test_installation process/test_prefix": "build files, names and packages",
+    "operators/test_registry process/test_installation process/test_prefix": (
+        "build files, names and packages"
+    ),
     "process/test_coexistence process/test_fork process/test_interrupts process/test_memory "
     "process/test_resources": "processes, threads, signals, memory",
     "process/test_examples": "programs, whose operators are all in the table",

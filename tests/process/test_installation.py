@@ -1,4 +1,4 @@
-"""Programs in Fortran and C against the installed package, by its flags, CMake and pkg-config files."""
+"""Programs in Fortran and C against the package: flags, CMake and pkg-config."""
 
 import re
 import subprocess
