@@ -45,7 +45,7 @@ class Compound(Operator):
         out: Any = None,
         accumulate: bool = False,
         **options: object,
-    ) -> Any:
+    ) -> object:
         """Return the results; `out` has an array, or None, for each."""
         phase = self._phases["forward"]
         return phase.run(phase.arguments(inputs, options), options, None, out, accumulate)

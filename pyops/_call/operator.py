@@ -28,11 +28,11 @@ class Operator:
     """A differentiable function of arrays, and of a graph where it has one.
 
     Made from a function without a body: its signature declares inputs, shapes and options, its
-    docstring the formula. Keywords state further properties of sizes, see `Signature`.
+    docstring the formula. Keywords state what annotations cannot, see `Signature`.
     """
 
-    def __init__(self, function: Callable[..., object], **sizes: object) -> None:
-        self.signature = Signature.of(function, **sizes)
+    def __init__(self, function: Callable[..., object], **properties: object) -> None:
+        self.signature = Signature.of(function, **properties)
         self.name = self.__name__ = self.__qualname__ = function.__name__
         self.__module__ = function.__module__
         self.__signature__ = self.signature.readable()
@@ -169,7 +169,7 @@ class Operator:
 
     def forward(
         self, *inputs: object, out: Array | None = None, accumulate: bool = False, **options: object
-    ) -> tuple[Any, tuple[Array, ...]]:
+    ) -> tuple[object, tuple[Array, ...]]:
         """Return the result of the call, and intermediates for derivatives of the same inputs."""
         inputs = self.arguments(inputs, options)
         others = [a for a in inputs if type(a) not in _PLAIN]

@@ -211,7 +211,7 @@ class Phase:
             for i in places:
                 arrays[i] = arrays[i].T.reshape(-1)
         values = self._values(plan, given, rows, (team(), accumulate), inputs, outputs)
-        if plan.kernel(*plan.order(values)):  # interrupts have raised in the wrapper
+        if plan.kernel(*plan.order(values)):  # f2py's wrapper has raised interrupts
             raise MemoryError(self.no_memory)
         return tuple(buffers) if out is None else hand_over(buffers, out)
 

@@ -47,7 +47,7 @@ class Size:
 
 Shape = tuple[Size, ...]
 ANY: Shape = (Size("..."),)
-"""Any shape of any rank."""
+"""A shape of whatever rank."""
 
 
 def parse_shape(text: str) -> Shape:

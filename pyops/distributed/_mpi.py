@@ -167,7 +167,7 @@ class Engine:
             self._wait(self._comm.Iallgatherv([given, len(rows), row], target))
         return found, counts
 
-    def _row(self, dtype: np.dtype[Any], width: int) -> MPI.Datatype:
+    def _row(self, dtype: np.dtype[np.generic], width: int) -> MPI.Datatype:
         """Return the datatype of a row, as counts of rows fit int32."""
         key = dtype.char, width
         if key not in self._rows:

@@ -124,7 +124,7 @@ class Parts:
         phase: Phase,
         made: Sequence[Sequence[Values | None]],
         shapes: Sequence[tuple[int, ...] | None],
-        dtype: np.dtype[Any],
+        dtype: np.dtype[np.generic],
         axes: Collection[str],
     ) -> list[Values | None]:
         """Return the outputs of own rows, and of replicated arrays, from those of the parts."""

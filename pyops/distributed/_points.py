@@ -1,7 +1,7 @@
 """Operators over points, such as `orthonormalize`, whose points are distributed over ranks.
 
-What is distributed follows from the declaration: arrays with an axis of points. Any other array is
-the same on all ranks.
+What is distributed follows from the declaration: arrays with an axis of points. Every other array
+is the same on all ranks.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ def gat(
     Notes
     -----
     Time O(E heads (width + edge_width)) for E entries. Memory beside inputs and results: O((num_src
-    + num_dst) heads) forward; for derivatives one or two arrays (E, heads).
+    + num_dst) heads), and (num_edges, heads) with edge features; for derivatives one array (E,
+    heads), two at second order, and one more each for the gradients of mask and edge features.
 
     References
     ----------

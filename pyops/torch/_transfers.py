@@ -71,7 +71,7 @@ class Replicas(Messages):
 
 
 class TakenRows(Messages):
-    """Any rows of an array: `take` fetches them, `give` adds to each what belongs to it."""
+    """Chosen rows of an array: `take` fetches them, `give` adds to each what belongs to it."""
 
     def __init__(self, comm: Communicator, transfer: Transfer, where: Counts, owned: int) -> None:
         super().__init__(comm)

@@ -3,7 +3,7 @@
 Outputs are arrays of the caller, written in place. Distances are scaled by the cutoff,
 [num_edges, 1]. ``coo_idx`` is [2, num_edges], sources over destinations; offsets and permutations
 of the edges are checked against it, on the host. `mma_operation` applies to arrays on a device, see
-`MMAOp`; without it products have high precision. Any width is supported: the number of degrees
+`MMAOp`; without it products have high precision. Every width is supported: the number of degrees
 follows from the arrays and `num_spherical`, by default 7 as in the original.
 
 `cuda_stream` applies to arrays on a device, see `_queue`. Index arrays there are read and checked
