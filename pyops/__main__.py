@@ -12,13 +12,16 @@ import re
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import Graph, __version__, _kernels, get_num_threads, testing
 from ._call.operator import OPERATORS, Operator
 from ._schema import ANY
+
+if TYPE_CHECKING:
+    from ._call.types import Values
 
 _SIZES = {
     "num_src": 12,
@@ -129,7 +132,7 @@ def quick_check(operator: Operator) -> float:
     if signature.output is ANY:
         shapes = ((4, 1, 3), (5, 1)) if len(signature.inputs) == 2 else ((4, 5, 3),)
         return testing.check_gradients(operator, *(rng.uniform(0.1, 0.9, s) for s in shapes))
-    options: dict[str, Any] = {
+    options: Values = {
         name: _SIZES[name] if o.is_size else o.default for name, o in signature.options.items()
     }
     sizes = dict(_SIZES)

@@ -14,6 +14,8 @@ from ._call.eager import eager
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ._call.types import Values
+
 
 class Sliceable(Protocol):
     """Vector whose slices are vectors."""
@@ -55,7 +57,7 @@ def library_of(array: object) -> Library:
     return NUMPY if device is None else device.library()
 
 
-def check_parts(caller: str, parts: Mapping[str, object]) -> tuple[Library, dict[str, Any]]:
+def check_parts(caller: str, parts: Mapping[str, object]) -> tuple[Library, Values]:
     """Check that arrays are of one library and one precision, those of the first."""
     first = next(iter(parts))
     library, found = library_of(parts[first]), {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from ._graph import DistributedGraph
 from ._halo import joined
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import numpy.typing as npt
 
     from ._mpi import Counts, Engine, Values
@@ -100,15 +103,15 @@ def partition(
     return _cut(graph, count)
 
 
-def _load() -> Any:
+def _load() -> ModuleType:
     try:
-        import pymetis
+        module = importlib.import_module("pymetis")
     except ImportError as error:
         raise ImportError(
             f"{_CALLER}: method: expected pymetis for 'metis', which "
             f"`pip install pyops-kernels[mpi]` brings: {error}"
         ) from error
-    return pymetis
+    return module
 
 
 def _check_points(graph: DistributedGraph, coordinates: object) -> Values:

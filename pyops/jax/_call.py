@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _MOST_GRAPHS = 32
 _recent: deque[tuple[tuple[Indices, ...], tuple[int, ...], _graph.Graph]] = deque()
 """Contents of index arrays, sizes, and the graph packed for them, newest first."""
-Buffer: TypeAlias = npt.NDArray[Any]
 Kinds: TypeAlias = "tuple[tuple[tuple[int, ...], str], ...]"
 """Shapes and dtypes."""
 Item = TypeVar("Item")
@@ -139,7 +138,7 @@ def run(
     owners of the arrays that the arguments point to.
     """
     call, count, kinds = _decode(text)
-    arrays: list[Buffer] = [
+    arrays: list[npt.NDArray[Any]] = [
         np.frombuffer(view, dtype).reshape(shape)
         for view, (shape, dtype) in zip((*inputs, *outputs), kinds, strict=True)
     ]

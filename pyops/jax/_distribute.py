@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ._ranks import Values
+    from ..distributed._mpi import Values
 
 CALLER = "distribute"
 
@@ -360,7 +360,7 @@ def _cut(sources: _Nodes, given: _Given, edges: Values, rank: int, size: int) ->
     """Return the places among the edges of a rank of those whose sources belong to each other."""
     owners = sources.owners(given.src[edges])
     order = np.argsort(owners, kind="stable")
-    found = np.split(order, np.cumsum(np.bincount(owners, minlength=size))[:-1])
+    found: list[Values] = np.split(order, np.cumsum(np.bincount(owners, minlength=size))[:-1])
     found[rank] = found[rank][:0]
     return found
 

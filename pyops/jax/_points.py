@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .._call.operator import Operator
+    from .._call.types import Values
 
 _POINTS = "points"
 _ORTHONORMALIZE = Call("orthonormalize", "forward", (), 0, (), (True,), (), ())
@@ -87,9 +88,10 @@ def call_over_devices(
         raise TypeError(f"{label}: argument 0: expected {expected}, got Devices")
     devices._check_inside(label)
     axis, given = devices.axis, [a for a in arrays if a is not None]
-    chosen: dict[str, Any] = op.checked(options)
+    chosen: Values = op.checked(options)
     if isinstance(op, Reduction):
-        return _reduced(op, label, function, axis, given[0], chosen)
+        of_rows = cast("Callable[..., jax.Array]", function)  # one array
+        return _reduced(op, label, of_rows, axis, given[0], chosen)
     _check_shapes(op, label, axis, given, chosen)
     if op.name == "orthonormalize":
         return _orthonormalized(axis, given[0])
@@ -102,7 +104,7 @@ def call_over_devices(
 
 
 def _check_shapes(
-    op: Operator, label: str, axis: str, arrays: Sequence[jax.Array], options: dict[str, Any]
+    op: Operator, label: str, axis: str, arrays: Sequence[jax.Array], options: Values
 ) -> None:
     """Check the shapes of arrays as those with the points of all devices."""
     size, whole = jax.lax.axis_size(axis), []
@@ -196,7 +198,7 @@ def _exponentials(axis: str, poles: jax.Array, points: int) -> jax.Array:
 def _reduced(
     op: Operator,
     label: str,
-    function: Callable[..., Any],
+    function: Callable[..., jax.Array],
     axis: str,
     x: jax.Array,
     options: dict[str, object],
@@ -217,10 +219,11 @@ def _reduced(
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
-def _extreme(axis: str, function: Callable[..., Any], axes: object, x: jax.Array) -> jax.Array:
+def _extreme(
+    axis: str, function: Callable[..., jax.Array], axes: object, x: jax.Array
+) -> jax.Array:
     """Return the extreme of the rows of all devices; reduced axes have length 1."""
-    y: jax.Array = function(_gathered(axis, function(x, axis=axes, keepdims=True)), axis=0)
-    return y
+    return function(_gathered(axis, function(x, axis=axes, keepdims=True)), axis=0)
 
 
 @_extreme.defjvp

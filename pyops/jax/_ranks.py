@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import jax
 import numpy as np
-import numpy.typing as npt
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ..distributed._mpi import Values
+
 Found = TypeVar("Found")
-Values: TypeAlias = npt.NDArray[Any]
 Blocks: TypeAlias = "Mapping[int, Values]"
 """An array for each rank of this process, of equal shapes on all ranks, not without rows."""
 _TEXT = 1024

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from .._call.operator import Operator
-    from .._call.types import Options
+    from .._call.types import Options, Values
 
 LIBRARY = torch.library.Library("pyops", "DEF")
 SINGLE: dict[str, type[Phase[Tensor]]] = {k.name: k for k in (Value, Tangent, Attention)}
@@ -167,7 +167,7 @@ class Registered:
         }
         start = len(self.graph)
         stop = start + many.get(phase, 2 * count)
-        options: dict[str, Any] = dict(zip(self.options, arguments[stop:], strict=False))
+        options: Values = dict(zip(self.options, arguments[stop:], strict=False))
         for name, option in self.op.signature.options.items():
             if option.kind not in KINDS and options[name] is not None:
                 options[name] = tuple(options[name])

@@ -14,6 +14,8 @@ from ._linear import AnyLinear, is_linear, is_plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..._call.types import Values
+
 Activation: TypeAlias = Literal["relu", "silu", "gelu", "tanh"]
 _ACTIVATIONS: dict[type[torch.nn.Module], Activation] = {
     torch.nn.ReLU: "relu",
@@ -57,7 +59,7 @@ class Layers(NamedTuple):
         return torch.cat([part.flatten() for part in parts])
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Values:
         """Options of the operators."""
         return {
             "hidden": self.hidden,
