@@ -1,4 +1,7 @@
-"""Neighbours within a cutoff, of points in one to three dimensions, periodic or not."""
+"""Neighbours within a cutoff, of points in one to three dimensions, periodic or not.
+
+Both graphs share their checks, so they are one module.
+"""
 
 from __future__ import annotations
 

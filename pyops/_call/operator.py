@@ -1,4 +1,7 @@
-"""Operators: a declared signature over compiled kernels, the only way to call these."""
+"""Operators: a declared signature over compiled kernels, the only way to call these.
+
+Most of the module is one class.
+"""
 
 from __future__ import annotations
 

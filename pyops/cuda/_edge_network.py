@@ -4,6 +4,8 @@
 
 The products with node features are computed once for each node. Derivatives recompute the layers of
 a batch. Gradients by z_1 are stored for all entries, then summed by node.
+
+Most of the module is one class, `Network`, whose passes share operands and batches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Communicators: the ranks that share a graph, and what they agree on before each call."""
+"""Communicators: the ranks that share a graph, and what they agree on before each call.
+
+Most of the module is one class, `Communicator`, and its documentation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Graphs whose nodes and edges are distributed over ranks."""
+"""Graphs whose nodes and edges are distributed over ranks.
+
+Most of the module is one class, `DistributedGraph`, and its documentation.
+"""
 
 from __future__ import annotations
 

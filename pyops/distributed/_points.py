@@ -2,6 +2,8 @@
 
 What is distributed follows from the declaration: arrays with an axis of points. Every other array
 is the same on all ranks.
+
+The operators over points share their checks and factors, so they are one module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Construction of graphs that are distributed over the devices of a mesh."""
+"""Construction of graphs that are distributed over the devices of a mesh.
+
+The steps of `distribute` share the tables of nodes and edges, so they are one module.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Graphs whose nodes and edges are distributed over devices, in arrays of one shape on each."""
+"""Graphs whose nodes and edges are distributed over devices, in arrays of one shape on each.
+
+Most of the module is one class, `DistributedGraph`, and its documentation.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Rows of ghosts are fetched (`exchange`) and added to those of their owners (`acc
 that all ranks hold are copied (`replicate`) and summed over ranks (`sum`). These maps are linear,
 and the transpose of each is another, so derivatives of every order follow. Between them operators
 run on the own edges of a rank.
+
+Calls of operators, over points and of reductions are composed of the same maps: one module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Replacements for the blocks of MeshGraphNet in NVIDIA PhysicsNeMo."""
+"""Replacements for the blocks of MeshGraphNet in NVIDIA PhysicsNeMo.
+
+The blocks share their networks and checks, so they are one module.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Edges of a layer and their packed graph, with self loops if requested."""
+"""Edges of a layer and their packed graph, with self loops if requested.
+
+All forms in which layers take edges become one class, so this is one module.
+"""
 
 from __future__ import annotations
 
