@@ -29,8 +29,11 @@ from .ops.elementwise import arctan as arctan
 from .ops.elementwise import cos as cos
 from .ops.elementwise import cosh as cosh
 from .ops.elementwise import divide as divide
+from .ops.elementwise import elu as elu
 from .ops.elementwise import erf as erf
 from .ops.elementwise import exp as exp
+from .ops.elementwise import gelu as gelu
+from .ops.elementwise import hardsigmoid as hardsigmoid
 from .ops.elementwise import leaky_relu as leaky_relu
 from .ops.elementwise import log as log
 from .ops.elementwise import max as max

@@ -42,6 +42,8 @@ class Function:
     """If set, a derivative of 0 blocks the cotangent, NaN included."""
     positive: bool = False
     """Whether it is defined, with its derivatives, for positive arguments alone."""
+    option: tuple[str, float] = ("", 0.0)
+    """Name of the option that gives p, and its default."""
 
     @property
     def arity(self) -> int:
@@ -215,6 +217,32 @@ FUNCTIONS = (
         ("0",),
         choice="The slope at 0 is s.",
         selects=True,
+        option=("negative_slope", 0.01),
+    ),
+    Function(
+        "elu",
+        "Exponential rectifier",
+        r"\max(x, 0) + \alpha (e^{\min(x, 0)} - 1)",
+        "merge(x, 2*p*t/(1 - t), x > 0)",  # e^v - 1 by the hyperbolic tangent, without cancellation
+        ("merge(1.0, p*exp(v), x > 0)",),
+        ("merge(0.0, p*exp(v), x > 0)",),
+        shared=(
+            ("u", "merge(0.0, x, x > 0)"),
+            ("v", "merge(-800.0, u, u < -800)"),
+            ("t", "tanh(0.5*v)"),
+        ),
+        choice="The slope at 0 is alpha.",
+        option=("alpha", 1.0),
+    ),
+    Function(
+        "hardsigmoid",
+        "Logistic function, piecewise linear",
+        r"\min(\max((x + 3) / 6, 0), 1)",
+        "merge(0.0, merge(1.0, (x + 3)/6, x >= 3), x <= -3)",
+        ("merge(x, merge(0.0, 0.16666666666666666667, abs(x) >= 3), x /= x)",),
+        ("0",),
+        choice="The slopes at -3 and 3 are 0.",
+        selects=True,
     ),
     Function(
         "sigmoid",
@@ -257,6 +285,20 @@ FUNCTIONS = (
             ("w", "merge(800.0, merge(-800.0, x, x < -800), x > 800)"),
             ("s", _SIGMOID),
             ("u", _BUMP),
+        ),
+    ),
+    Function(
+        "gelu",
+        "x times the normal distribution function",
+        r"x \Phi(x)",
+        "merge(x, w, x > 0)*c",
+        ("c + w*q",),
+        ("q*(2 - w*w)",),
+        # clamping x loses nothing where the density is 0
+        shared=(
+            ("w", "merge(40.0, merge(-40.0, x, x < -40), x > 40)"),
+            ("q", "0.39894228040143267794*exp(-0.5*w*w)"),
+            ("c", "0.5*erfc(-0.70710678118654752440*w)"),
         ),
     ),
     Function("sin", "Sine", r"\sin x", "sin(x)", ("cos(x)",), ("-f",)),
@@ -341,13 +383,11 @@ ACTIVATIONS = (
             ("s", f"merge(0.0, 1/(1 + exp(min(-w, {_MOST}))), -w > {_MOST})"),
         ),
     ),
-    Function(
+    _like(
         "gelu",
-        "x times the normal distribution function",
-        r"x \Phi(x)",
-        "merge(w, x, x < 0)*cdf",
-        (_or_nan("cdf + w*phi"),),
-        (_or_nan("phi*(2 - w*w)"),),
+        value="merge(w, x, x < 0)*cdf",
+        slopes=(_or_nan("cdf + w*phi"),),
+        curvatures=(_or_nan("phi*(2 - w*w)"),),
         shared=(
             ("w", _within(40.0)),
             ("phi", "0.39894228040143267794*exp(-0.5*w*w)"),
@@ -373,13 +413,12 @@ SCORES = (
         shared=(("w", _within(80.0)), ("s", "1/(1 + exp(-w))")),
     ),
     _TANH,
-    Function(
+    _like(
         "elu",
-        "Exponential less 1 below 0, itself above",
-        r"\max(x, 0) + e^{\min(x, 0)} - 1",
-        "merge(x, s - 1, x > 0 .or. x /= x)",
-        (_or_nan("s"),),
-        (_or_nan("merge(0.0, s, x >= 0)"),),
+        formula=r"\max(x, 0) + e^{\min(x, 0)} - 1",
+        value="merge(x, s - 1, x > 0 .or. x /= x)",
+        slopes=(_or_nan("s"),),
+        curvatures=(_or_nan("merge(0.0, s, x >= 0)"),),
         shared=(("s", "exp(max(min(x, 0.0), -800.0))"),),
         choice="The slope at 0 is 1, the second derivative 0.",
     ),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from jax.sharding import Mesh
 
-    from ._ranks import Values
+    from ..distributed._mpi import Values
 
 
 class Layout(NamedTuple):

@@ -35,12 +35,18 @@ def declaration(name: str) -> Callable[..., object]:
         x1: Annotated[Array, "..."], x2: Annotated[Array, "..."]
     ) -> Annotated[Array, "..."]: ...
 
-    def leaky(
+    def leaky_relu(
         x: Annotated[Array, "..."], *, negative_slope: float = 0.01
     ) -> Annotated[Array, "..."]:
         """
         negative_slope : float
             Slope s of the negative side.
+        """  # noqa: D205
+
+    def elu(x: Annotated[Array, "..."], *, alpha: float = 1.0) -> Annotated[Array, "..."]:
+        """
+        Alpha : float
+            Magnitude of the limit of the negative side.
         """  # noqa: D205
 
     def reduction(
@@ -71,9 +77,8 @@ def declaration(name: str) -> Callable[..., object]:
 
     if name in REDUCTIONS:
         return reduction
-    if name == "leaky_relu":
-        return leaky
-    return binary if ARITY[name] == 2 else unary
+    with_option: dict[str, Callable[..., object]] = {"leaky_relu": leaky_relu, "elu": elu}
+    return with_option.get(name, binary if ARITY[name] == 2 else unary)
 
 
 def make_reduction(name: str) -> Reduction:

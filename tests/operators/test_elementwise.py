@@ -65,6 +65,8 @@ def test_float32(name, phase):
 EXACT = {name: getattr(np, name) for name in FUNCTIONS if hasattr(np, name)}
 EXACT |= {"erf": special.erf, "sigmoid": special.expit}
 EXACT |= {"softplus": lambda x: np.logaddexp(0, x), "silu": lambda x: x * special.expit(x)}
+EXACT |= {"gelu": lambda x: x * special.ndtr(x), "elu": lambda x: np.where(x > 0, x, np.expm1(x))}
+EXACT |= {"hardsigmoid": lambda x: np.clip((x + 3) / 6, 0, 1)}
 
 
 @pytest.mark.parametrize("name", [name for name in UNARY if name in EXACT])
@@ -150,6 +152,12 @@ def slopes(name, *points):
         ("silu", (np.inf,), [1], [0]),
         ("silu", (-np.inf,), [0], [0]),
         ("erf", (-np.inf,), [0], [0]),
+        ("gelu", (np.inf,), [1], [0]),
+        ("gelu", (-np.inf,), [0], [0]),
+        ("elu", (0,), [1], [1]),
+        ("elu", (-np.inf,), [0], [0]),
+        ("hardsigmoid", (-3,), [0], [0]),
+        ("hardsigmoid", (3,), [0], [0]),
         ("arctan", (np.inf,), [0], [0]),
         ("exp", (-np.inf,), [0], [0]),
     ],
@@ -177,6 +185,13 @@ def test_slope_of_leaky_relu():
         pyops.leaky_relu(x, negative_slope="x")
     with pytest.raises(ValueError, match="negative_slope: expected a finite number, got nan"):
         pyops.leaky_relu(x, negative_slope=np.nan)
+
+
+def test_alpha_of_elu():
+    x = np.array([-2.0, 0.0, 3.0])
+    np.testing.assert_allclose(pyops.elu(x, alpha=0.5), [0.5 * np.expm1(-2), 0, 3], rtol=1e-15)
+    (slope,) = pyops.elu.backward(x, np.ones(3), alpha=0.5)
+    np.testing.assert_allclose(slope, [0.5 * np.exp(-2), 0.5, 1], rtol=1e-15)
 
 
 # a, b, the gradient of a * b by b for gy = 1, and the gradient by a if it differs

@@ -22,6 +22,16 @@ def _erf(x):
     return erf(x)
 
 
+def _normal(x):
+    """Return density and distribution function."""
+    return np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi), (1 + _erf(x / np.sqrt(2))) / 2
+
+
+def _gelu_slope(x):
+    density, distribution = _normal(x)
+    return distribution + x * density
+
+
 # name: value, then one slope for each argument
 FUNCTIONS = {
     "add": (lambda x, y: x + y, lambda x, y: x**0, lambda x, y: y**0),
@@ -51,6 +61,15 @@ FUNCTIONS = {
     "log": (np.log, lambda x: 1 / x),
     "relu": (lambda x: x * _step(x, 0), lambda x: _step(x, 0)),
     "leaky_relu": (lambda x, s=0.01: x * _step(x, s), lambda x, s=0.01: _step(x, s)),
+    "elu": (
+        lambda x, a=1.0: np.where(x.real > 0, x, a * (np.exp(x) - 1)),
+        lambda x, a=1.0: np.where(x.real > 0, 1, a * np.exp(x)),
+    ),
+    "hardsigmoid": (
+        lambda x: np.where(abs(x.real) < 3, (x + 3) / 6, x.real > 0),
+        lambda x: np.where(abs(x.real) < 3, 1 / 6, 0.0),
+    ),
+    "gelu": (lambda x: x * _normal(x)[1], _gelu_slope),
     "sigmoid": (_sigmoid, lambda x: _sigmoid(x) * _sigmoid(-x)),
     "tanh": (np.tanh, lambda x: 1 / np.cosh(x) ** 2),
     "softplus": (lambda x: np.log(1 + np.exp(x)), _sigmoid),

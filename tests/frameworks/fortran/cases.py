@@ -188,6 +188,7 @@ def rows(operators: str) -> list[Row]:
         Row("square", "x1*x1", [(3, 4)]),
         Row("signs", "-(x1 + x2*2.0_WP - 1.0_WP/x3)**2.0_WP", [(3, 4)] * 3, 0.2, 0.9),
         Row("leaky", "leaky_relu(x1, 0.2_WP)", [(3, 4)]),
+        Row("exponential", "elu(x1, 0.2_WP)", [(3, 4)]),
         Row("matmul", "matmul(x1, x2)", [(3, 5), (5, 4)]),
         Row("matmul-self", "matmul(x1, x1)", [(4, 4)]),
         Row("reshape", "reshape(x1, [6, 2])", [(3, 4)]),
