@@ -42,8 +42,8 @@ class Function:
     """If set, a derivative of 0 blocks the cotangent, NaN included."""
     positive: bool = False
     """Whether it is defined, with its derivatives, for positive arguments alone."""
-    option: tuple[str, float] = ("", 0.0)
-    """Name of the option that gives p, and its default."""
+    option: tuple[str, float, str] = ("", 0.0, "")
+    """Name of the option that gives p, its default and its meaning."""
 
     @property
     def arity(self) -> int:
@@ -217,7 +217,7 @@ FUNCTIONS = (
         ("0",),
         choice="The slope at 0 is s.",
         selects=True,
-        option=("negative_slope", 0.01),
+        option=("negative_slope", 0.01, "Slope s of the negative side."),
     ),
     Function(
         "elu",
@@ -232,7 +232,7 @@ FUNCTIONS = (
             ("t", "tanh(0.5*v)"),
         ),
         choice="The slope at 0 is alpha.",
-        option=("alpha", 1.0),
+        option=("alpha", 1.0, "Magnitude of the limit of the negative side."),
     ),
     Function(
         "hardsigmoid",

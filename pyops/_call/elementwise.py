@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
@@ -219,7 +218,7 @@ class Elementwise(Operator):
     declaration = DECLARATION
 
     def __init__(self, function: Function, declaration: Callable[..., object]) -> None:
-        declaration.__doc__ = describe(function, declaration)
+        declaration.__doc__ = describe(function)
         declaration.__name__ = function.name
         super().__init__(declaration)
 
@@ -227,7 +226,7 @@ class Elementwise(Operator):
         return ElementwisePhase(self, name)
 
 
-def describe(function: Function, declaration: Callable[..., object]) -> str:
+def describe(function: Function) -> str:
     """Return the docstring of a function of the table."""
     names = "x" if function.arity == 1 else "x1, x2"
     shapes = "any shape" if function.arity == 1 else "shapes that broadcast"
@@ -236,8 +235,9 @@ def describe(function: Function, declaration: Callable[..., object]) -> str:
         text += f"{function.choice}\n\n"
     text += f"Parameters\n----------\n{names} : array, {shapes}\n"
     text += f"    {'Operand' if function.arity == 1 else 'Operands, broadcast to one shape'}.\n"
-    if declaration.__doc__:
-        text += f"{inspect.getdoc(declaration)}\n"
+    option, _, meaning = function.option
+    if option:
+        text += f"{option} : float\n    {meaning}\n"
     returned = "of x" if function.arity == 1 else "that they have together"
     text += f"\nReturns\n-------\narray, the shape {returned}\n"
     text += "    Value of the function at each element.\n\n"

@@ -27,7 +27,7 @@ REDUCTIONS = {
 
 
 def declaration(name: str) -> Callable[..., object]:
-    """Return a declaration: the signature of an operator, and the docstring of its options."""
+    """Return a declaration: the signature of an operator, and the docstring of a reduction."""
 
     def unary(x: Annotated[Array, "..."]) -> Annotated[Array, "..."]: ...
 
@@ -37,17 +37,9 @@ def declaration(name: str) -> Callable[..., object]:
 
     def leaky_relu(
         x: Annotated[Array, "..."], *, negative_slope: float = 0.01
-    ) -> Annotated[Array, "..."]:
-        """
-        negative_slope : float
-            Slope s of the negative side.
-        """  # noqa: D205
+    ) -> Annotated[Array, "..."]: ...
 
-    def elu(x: Annotated[Array, "..."], *, alpha: float = 1.0) -> Annotated[Array, "..."]:
-        """
-        Alpha : float
-            Magnitude of the limit of the negative side.
-        """  # noqa: D205
+    def elu(x: Annotated[Array, "..."], *, alpha: float = 1.0) -> Annotated[Array, "..."]: ...
 
     def reduction(
         x: Annotated[Array, "..."],

@@ -18,6 +18,7 @@ from pyops.compat.pylibcugraphops import (
 
 from ..reference.scores import softmax
 from ..support.compare import assert_close, assert_same
+from ..support.programs import run
 from .calls import CASES, CSC, DIM, EDGES, HEADS, KINDS, NODES, ROWS, TYPES, draw
 
 
@@ -320,3 +321,39 @@ def test_refused_types(make, change, error, message):
     make(**given)
     with pytest.raises(error, match=f"^{make.__name__}: {message}"):
         make(**{**given, **change})
+
+
+def test_installed_name():
+    """Modules are imported once, under both names."""
+    run("""
+        import pyops.compat.pylibcugraphops as ours
+        ours.install()
+        ours.install()
+        import pylibcugraphops
+        from pylibcugraphops import make_csc
+        import pylibcugraphops.operators as operators
+        assert pylibcugraphops is ours
+        assert operators is ours.operators
+        assert ours.__spec__.name == ours.__name__ == "pyops.compat.pylibcugraphops"
+        try:
+            import pylibcugraphops.nothing
+        except ModuleNotFoundError as error:
+            assert error.name == "pylibcugraphops.nothing"
+        else:
+            raise AssertionError
+    """)
+
+
+def test_name_that_is_taken(tmp_path):
+    (tmp_path / "pylibcugraphops.py").touch()
+    said = run(
+        """
+        import pyops.compat.pylibcugraphops as ours
+        try:
+            ours.install()
+        except ImportError as error:
+            print(error)
+        """,
+        PYTHONPATH=str(tmp_path),
+    )
+    assert "install: expected no other pylibcugraphops, got one that is installed" in said

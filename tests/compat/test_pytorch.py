@@ -12,6 +12,8 @@ from torch.nn import functional  # noqa: E402
 import pyops.compat.pylibcugraphops.pytorch as ops_torch  # noqa: E402
 from pyops.compat.pylibcugraphops.pytorch import CSC, HeteroCSC, operators  # noqa: E402
 
+from ..support.programs import run  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 ACTIVATIONS = {
@@ -501,3 +503,14 @@ def test_what_is_no_argument(name):
 def test_every_function_is_in_the_table():
     public = {n for n, value in vars(operators).items() if callable(value) and n[0] != "_"}
     assert public == every_function().keys()
+
+
+def test_installed_name():
+    run("""
+        import pyops.compat.pylibcugraphops
+        pyops.compat.pylibcugraphops.install()
+        from pylibcugraphops.pytorch import CSC, StaticCSC
+        from pylibcugraphops.pytorch.operators import mha_gat_n2n
+        import pyops.compat.pylibcugraphops.pytorch as ours
+        assert CSC is ours.CSC and mha_gat_n2n is ours.operators.mha_gat_n2n
+    """)

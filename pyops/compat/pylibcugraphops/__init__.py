@@ -10,4 +10,5 @@ from ._csc_full import bipartite_csc_hg_int64 as bipartite_csc_hg_int64
 from ._csc_full import make_bipartite_csc_hg as make_bipartite_csc_hg
 from ._csc_full import make_csc as make_csc
 from ._csc_full import make_csc_hg as make_csc_hg
+from ._install import install as install
 from ._mma import MMAOp as MMAOp

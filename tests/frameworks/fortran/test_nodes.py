@@ -33,6 +33,7 @@ FORMULAS = {
     "square": lambda x: x * x,
     "signs": lambda x, y, z: -((x + 2 * y - 1 / z) ** 2),
     "leaky": lambda x: np.where(x > 0, x, 0.2 * x),
+    "exponential": lambda x: np.where(x > 0, x, 0.2 * np.expm1(x)),
     "matmul": lambda a, b: b @ a,
     "matmul-self": lambda a: a @ a,
     "reshape": lambda x: x.reshape(2, 6),

@@ -231,7 +231,7 @@ def by_relation(edges: Edges, types: Tensor, relations: int, num_src: int) -> Ed
     places = edges.dst.long() * relations + types
     rows = edges.num_dst * relations
     graph: _graph.Graph | TracedGraph | None = None
-    if isinstance(edges.graph, TracedGraph):
+    if edges.graph is not None and is_tracing(types):
         graph = TracedGraph(edges.src, places, num_src, rows)
     elif edges.graph is not None:
         index, owners = on_host(edges.index), on_host(types)

@@ -11,6 +11,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 from torch_geometric.nn.models import schnet  # noqa: E402
 
 import pyops  # noqa: E402
+import pyops.torch as pt  # noqa: E402
 from pyops.torch import nn  # noqa: E402
 from pyops.torch.nn import rgcn_conv  # noqa: E402
 from pyops.torch.nn._edges import routes  # noqa: E402
@@ -393,10 +394,13 @@ def test_relations_of_two_kinds_of_nodes(large, monkeypatch):
         check_same(*relational((6, 5)), arguments, single=False)
 
 
-def test_relations_compiled():
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("given", [{}, {"num_bases": 2}, {"aggr": "max"}], ids=str)
+def test_relations_compiled(given, packed):
     torch._dynamo.reset()
-    _, layer = relational()
-    arguments = [draw(NODES, 6), edges(), relations()]
+    _, layer = relational(**given)
+    index = pt.Graph(*edges(), NODES) if packed else edges()
+    arguments = [draw(NODES, 6), index, relations()]
     truth = results(layer, arguments, torch.float64, order=1)
     compiled = torch.compile(layer.double(), fullgraph=True, backend="aot_eager")
     found = results(lambda *a: compiled(*a), arguments, torch.float64, order=1, module=layer)
