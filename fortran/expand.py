@@ -36,9 +36,16 @@ def expand(text: str, kind: str, free: set[str], half: set[str]) -> str:
     return re.sub("@interface@", lambda _: next(interfaces), text)
 
 
+def store(output: str, text: str) -> None:
+    """Write a file unless it has this text, so that nothing is compiled again."""
+    path = Path(output)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
 if __name__ == "__main__":
     kind, modules, *fypp, source, output = sys.argv[1:]
     free, _, half = modules.partition("/")
     command = *fypp, f'-DKIND="{kind}"', source, "-"
     made = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    Path(output).write_text(expand(made, kind, set(free.split(",")), set(half.split(","))))
+    store(output, expand(made, kind, set(free.split(",")), set(half.split(","))))

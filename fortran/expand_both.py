@@ -9,9 +9,8 @@ bindings stay, and so do the names for real32 that are older than those for real
 import re
 import subprocess
 import sys
-from pathlib import Path
 
-from expand import KINDS
+from expand import KINDS, store
 
 BLOCK = re.compile(r"^!both_kinds\n(.*?)^!end both_kinds\n", re.DOTALL | re.MULTILINE)
 PROCEDURE = re.compile(r"^ *(?:\w[\w()]* )*?(?:subroutine|function) (\w+)", re.MULTILINE)
@@ -46,4 +45,4 @@ if __name__ == "__main__":
     made = subprocess.run([*fypp, "-"], check=True, stdout=subprocess.PIPE, text=True).stdout
     names = find_names("".join(BLOCK.findall(made)))
     made = BLOCK.sub(lambda block: "".join(expand(block[1], names, kind) for kind in KINDS), made)
-    Path(output).write_text(made)
+    store(output, made)
