@@ -125,6 +125,8 @@ def page(module: str) -> str:
     """Return the page of a module."""
     text = title(module) + f".. py:module:: {module}\n\n"
     text += (ast.get_docstring(tree(module)) or "") + "\n\n"
+    if module.startswith("pyops.compat.pylibcugraphops"):
+        text += ":doc:`/guide/pylibcugraphops` has examples, and what the arrays hold.\n\n"
     if module in ("pyops.torch", "pyops.jax"):
         text += "The operators are listed in :doc:`../operators/index`; the page of each has its "
         text += f"``{module}`` function.\n\n"
