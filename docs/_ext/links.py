@@ -1,7 +1,7 @@
 """Checks that links between the pages of a built site lead to files and anchors that exist.
 
-Started as `python docs/_ext/links.py FOLDER`. Of the pages of FORD, in FOLDER/fortran, only links
-to the other pages are checked: FORD also writes links to anchors that it does not write.
+Started as `python docs/_ext/links.py FOLDER`. The pages of FORD, in FOLDER/fortran, are checked
+after `ford_anchors.py` has corrected their anchors.
 """
 
 from __future__ import annotations
@@ -37,42 +37,40 @@ def read(path: Path) -> Page:
     return Page(path.read_text())
 
 
+@functools.cache
+def found(folder: Path, link: str) -> Path | None:
+    """Return the file that a link of the pages in a folder leads to, None if there is none."""
+    target = (folder / link).resolve()
+    if target.is_dir():
+        target /= "index.html"
+    return target if target.exists() else None
+
+
 def broken(path: Path, link: str) -> bool:
     """Return whether a link of a page leads nowhere; links to other sites are not followed."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return False
-    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-    if target.is_dir():
-        target /= "index.html"
-    if not target.exists():
+    target = found(path.parent, unquote(parts.path)) if parts.path else path
+    if target is None:
         return True
-    anchor = unquote(parts.fragment)
-    return target.suffix == ".html" and bool(anchor) and anchor not in read(target).anchors
-
-
-def checked(path: Path, folder: Path) -> set[str]:
-    """Return the links of a page that are checked; a link out of FORD's folder climbs above it."""
-    links = read(path).links
-    if folder / "fortran" not in path.parents:
-        return links
-    out = "../" * (len(path.relative_to(folder).parts) - 1)
-    return {link for link in links if link.startswith(out)}
+    anchors = {parts.fragment, unquote(parts.fragment)}  # browsers look for both
+    return target.suffix == ".html" and anchors != {""} and not anchors & read(target).anchors
 
 
 def main(folder: Path) -> int:
     """Print the broken links of all pages."""
     pages = [p for p in folder.rglob("*.html") if folder / "_static" not in p.parents]
-    found = [
+    dead = [
         (page.relative_to(folder), link)
         for page in pages
-        for link in checked(page, folder)
+        for link in read(page).links
         if broken(page, link)
     ]
-    for page, link in sorted(found):
+    for page, link in sorted(dead):
         print(f"{page}: broken link: {link}", file=sys.stderr)
-    print(f"{len(pages)} pages, {len(found)} broken links")
-    return int(bool(found) or not pages)
+    print(f"{len(pages)} pages, {len(dead)} broken links")
+    return int(bool(dead) or not pages)
 
 
 if __name__ == "__main__":
