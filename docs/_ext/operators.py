@@ -172,6 +172,15 @@ def ford(name: str) -> str:
     return f"`module pyops_{name} <../../fortran/module/pyops_{name}.html>`__"
 
 
+def fortran_shape(op: Operator) -> str:
+    """Return how the first matrix of an operator is declared in Fortran."""
+    for name, i in op.signature.inputs.items():
+        if len(i.forms[-1]) == 2:
+            rows, columns = (size.text for size in i.forms[-1])
+            return f"; takes matrices with reversed axes: ``{name}({columns}, {rows})``"
+    return ""
+
+
 def front_ends(op: Operator) -> Iterator[tuple[str, str]]:
     """Yield the front ends that have the operator, and its name there."""
     found = declarations(op)
@@ -185,7 +194,10 @@ def front_ends(op: Operator) -> Iterator[tuple[str, str]]:
     if op.name in SIGNS:
         kind, name = "an operator", SIGNS[op.name]
     node = op.name if isinstance(op, Compound) else found[0]
-    yield "Fortran", f"``{name}``, {kind} of ``use pyops``, from {ford(f'{node}_node')}"
+    yield (
+        "Fortran",
+        f"``{name}``, {kind} of ``use pyops``, from {ford(f'{node}_node')}{fortran_shape(op)}",
+    )
     yield "Fortran, kernels", ", ".join(map(ford, found))
     gradients = [name for name, (owner, _) in partials().items() if owner is op]
     if gradients:

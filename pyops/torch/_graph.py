@@ -35,7 +35,8 @@ class Graph(_graph.Graph):
         + """
 
     A `pyops.Graph`, with the same arguments, that `torch.compile` and `torch.export` can read.
-    Indices may be tensors or arrays; they are copied.
+    Indices may be tensors or arrays; they are copied. The class methods `from_edge_index`,
+    `from_csc`, `from_cells` and `from_scipy` make one, as those of `pyops.Graph` do.
     """
     )
     __slots__ = ("__weakref__", "_tensors")

@@ -33,7 +33,7 @@ NOT_RUN = {
     "docs/guide/gpu.md": 1,
     "docs/guide/install.md": 4,
     "docs/guide/jax.md": 1,
-    "docs/guide/linking.md": 4,
+    "docs/guide/linking.md": 5,
     "docs/guide/torch.md": 1,
 }
 """Number of blocks that are not run, by page: they install, need a cluster or a container."""

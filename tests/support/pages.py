@@ -39,7 +39,7 @@ OPTIONAL = FRAMEWORKS | {"ase", "matplotlib", "meshio", "mpi4py", "neuralop", "n
 OPTIONAL |= {"threadpoolctl", "torch_geometric"}
 """Packages without which a block is skipped."""
 RUN = {"python", "pycon", "fortran", "c", "sh"}
-STORED = {"meson", "cmake", "toml"}
+STORED = {"cmake", "make", "meson", "toml"}
 SHOWN = {"text", "json", "yaml", "docker", "rst", "bibtex"}
 """Languages of blocks that show something."""
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

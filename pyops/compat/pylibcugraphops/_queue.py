@@ -197,6 +197,7 @@ def run(caller: str, values: Values, function: Callable[[Values], None]) -> None
 def check_array(label: str, array: object) -> Array:
     """Return the argument if it is an array of supported precision on the device of the call."""
     if current_device() is None:
+        _refuse_tensors(label, array)
         return arrays.check_array(label, array)
     found: Array = _check_device_array(label, array)
     if found.dtype.char not in arrays.VARIANTS:
@@ -209,6 +210,7 @@ def check_output(
 ) -> Array:
     """Return an output array if it has the given shape and dtype."""
     if current_device() is None:
+        _refuse_tensors(label, array)
         return arrays.check_output(label, array, shape, dtype)
     found = check_array(label, array)
     if found.dtype != dtype:
@@ -224,6 +226,15 @@ def check_numbers(label: str, array: object, shape: tuple[int, ...]) -> Indices:
         raise TypeError(f"{label}: expected int32 or int64, got {found.dtype}")
     arrays.check_place(label, found, shape)
     return found
+
+
+def _refuse_tensors(label: str, array: object) -> None:
+    """Refuse tensors in host memory with the modules that take them."""
+    if type(array).__module__.partition(".")[0] == "torch":
+        raise TypeError(
+            f"{label}: expected a NumPy array, got {arrays.kind_of(array)}; "
+            "pyops.compat.pylibcugraphops.pytorch.operators and pyops.torch take these"
+        )
 
 
 def _check_device_array(label: str, array: Any) -> Any:

@@ -6,7 +6,9 @@ of the originals; a `state_dict` of one loads into the other.
 An `edge_index` of a layer of PyTorch Geometric is a tensor [2, edges] with sources in its first and
 destinations in its second row; a sparse matrix of torch with a row for each destination; a CSC pair
 (offsets, sources); or a packed `pyops.Graph` (`pyops.torch.Graph` if torch compiles). It is packed
-once and cached as long as the tensor lives unchanged.
+once and cached as long as the tensor lives unchanged. A packed graph gets no self loops: make the
+layer with ``add_self_loops=False``, and the graph from edges with self loops, for example by
+``torch_geometric.utils.add_self_loops``.
 
 Layers of PyTorch Geometric also take a `pyops.distributed.DistributedGraph`, with the rank's own
 rows; gradients of their parameters are then sums over ranks. `Replicated` does that to any module.

@@ -65,7 +65,8 @@ class DimeNetPlusPlus(torch.nn.Module):
     act : str or callable
         Activation.
     output_initializer : {"zeros", "glorot_orthogonal"}
-        Initialization of the last layer of each output block.
+        Initialization of the last layer of each output block. With the default "zeros", outputs
+        and forces are 0 until the model is trained.
     """
 
     def __init__(
@@ -161,6 +162,10 @@ class DimeNetPlusPlus(torch.nn.Module):
         -------
         tensor, shape (out_channels,) or, with a batch, (num_molecules, out_channels)
         """
+        for name, given in {"z": z, "pos": pos, "batch": batch}.items():
+            if given is not None or name != "batch":
+                _check_tensor(f"DimeNetPlusPlus: {name}", given)
+        _check_precision("DimeNetPlusPlus: pos", pos, getattr(self.rbf, "freq", pos))
         batch = without_subclass(batch)
         near = neighbours(pos, batch, self.cutoff, self.max_num_neighbors)
         vectors = pt.edge_update(near.graph, pos, -pos, mode="sum")
@@ -176,6 +181,18 @@ class DimeNetPlusPlus(torch.nn.Module):
             return atoms.sum(dim=0)
         molecules = atoms.new_zeros((near.counts.shape[0], atoms.shape[1]))
         return molecules.index_add(0, batch, atoms)
+
+
+def _check_tensor(label: str, given: object) -> None:
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{label}: expected a torch.Tensor, got {type(given).__name__}")
+
+
+def _check_precision(label: str, pos: Tensor, parameter: Tensor) -> None:
+    """Refuse float32 with float64; under autocast half precision meets either."""
+    if {pos.dtype, parameter.dtype} == {torch.float32, torch.float64}:
+        wanted, found = (str(t.dtype).removeprefix("torch.") for t in (parameter, pos))
+        raise TypeError(f"{label}: expected {wanted} like the parameters, got {found}")
 
 
 def _advance_generator(

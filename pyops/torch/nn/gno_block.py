@@ -22,7 +22,13 @@ class GNOBlock(nn.Module):
     """Layer of a graph neural operator: an integral transform over neighbours within a radius.
 
     Like ``neuralop.layers.gno_block.GNOBlock``; for differences see `IntegralTransform` and
-    `NeighborSearch`.
+    `NeighborSearch`. A call takes one set of points, no batch. In two dimensions:
+
+    >>> import torch
+    >>> from pyops.torch.nn import GNOBlock
+    >>> layer = GNOBlock(3, 3, coord_dim=2, radius=0.3, use_open3d_neighbor_search=False)
+    >>> layer(torch.rand(50, 2), torch.rand(8, 2), torch.rand(50, 3)).shape
+    torch.Size([8, 3])
 
     Parameters
     ----------

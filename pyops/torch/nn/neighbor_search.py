@@ -29,7 +29,16 @@ class NeighborSearch(nn.Module):
     Equivalent to ``neuralop.layers.neighbor_search.NeighborSearch`` without open3d, with less
     memory: not all distances are in memory at once, and many points are searched by cell lists. The
     last result is cached and reused if the points are equal. If there are many points on a device,
-    they are copied to the host for the search; each call synchronizes to compare the points.
+    they are copied to the host for the search; each call synchronizes to compare the points. A call
+    takes one set of points and one of queries, no batch. The result makes a graph:
+
+    >>> import torch, pyops.torch
+    >>> from pyops.torch.nn import NeighborSearch
+    >>> points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> queries = torch.tensor([[0.2, 0.0]])
+    >>> r = NeighborSearch(use_open3d=False)(points, queries, 0.9)
+    >>> pyops.torch.Graph.from_csc(r["neighbors_row_splits"], r["neighbors_index"], len(points))
+    Graph(num_src=3, num_dst=1, num_edges=2)
 
     Parameters
     ----------

@@ -321,6 +321,19 @@ def test_refusals(options, kind, message):
         pn.DimeNetPlusPlus(**{**SMALL, **options})
 
 
+def test_refused_inputs():
+    z, pos, batch = molecules(atoms=(4,))
+    model = pn.DimeNetPlusPlus(**SMALL)
+    for inputs, message in (
+        ((z, pos.numpy()), "pos: expected a torch.Tensor, got ndarray"),
+        ((z.numpy(), pos.float()), "z: expected a torch.Tensor, got ndarray"),
+        ((z, pos.float(), batch.numpy()), "batch: expected a torch.Tensor, got ndarray"),
+        ((z, pos.double()), "pos: expected float32 like the parameters, got float64"),
+    ):
+        with pytest.raises(TypeError, match=f"^DimeNetPlusPlus: {message}$"):
+            model(*inputs)
+
+
 def test_too_many_neighbours_are_refused():
     z, pos, batch = molecules(atoms=(7, 2))
     few, all_of_them = (pn.DimeNetPlusPlus(**SMALL, max_num_neighbors=n) for n in (3, None))
