@@ -22,13 +22,7 @@ class GNOBlock(nn.Module):
     """Layer of a graph neural operator: an integral transform over neighbours within a radius.
 
     Like ``neuralop.layers.gno_block.GNOBlock``; for differences see `IntegralTransform` and
-    `NeighborSearch`. A call takes one set of points, no batch. In two dimensions:
-
-    >>> import torch
-    >>> from pyops.torch.nn import GNOBlock
-    >>> layer = GNOBlock(3, 3, coord_dim=2, radius=0.3, use_open3d_neighbor_search=False)
-    >>> layer(torch.rand(50, 2), torch.rand(8, 2), torch.rand(50, 3)).shape
-    torch.Size([8, 3])
+    `NeighborSearch`. A call takes one set of points, no batch.
 
     Parameters
     ----------
@@ -54,6 +48,14 @@ class GNOBlock(nn.Module):
         Another network, with `in_channels` and `out_channels`.
     use_torch_scatter_reduce, use_open3d_neighbor_search : bool
         Accepted; the latter is refused unless `coord_dim` is 3, as in the original.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from pyops.torch.nn import GNOBlock
+    >>> layer = GNOBlock(3, 3, coord_dim=2, radius=0.3, use_open3d_neighbor_search=False)
+    >>> layer(torch.rand(50, 2), torch.rand(8, 2), torch.rand(50, 3)).shape
+    torch.Size([8, 3])
     """
 
     def __init__(

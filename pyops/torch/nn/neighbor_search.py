@@ -30,15 +30,8 @@ class NeighborSearch(nn.Module):
     memory: not all distances are in memory at once, and many points are searched by cell lists. The
     last result is cached and reused if the points are equal. If there are many points on a device,
     they are copied to the host for the search; each call synchronizes to compare the points. A call
-    takes one set of points and one of queries, no batch. The result makes a graph:
-
-    >>> import torch, pyops.torch
-    >>> from pyops.torch.nn import NeighborSearch
-    >>> points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> queries = torch.tensor([[0.2, 0.0]])
-    >>> r = NeighborSearch(use_open3d=False)(points, queries, 0.9)
-    >>> pyops.torch.Graph.from_csc(r["neighbors_row_splits"], r["neighbors_index"], len(points))
-    Graph(num_src=3, num_dst=1, num_edges=2)
+    takes one set of points and one of queries, no batch. `Graph.from_csc` makes a graph of the
+    result.
 
     Parameters
     ----------
@@ -46,6 +39,16 @@ class NeighborSearch(nn.Module):
         Accepted and ignored.
     return_norm : bool
         Whether to return squared distances, as weights.
+
+    Examples
+    --------
+    >>> import torch, pyops.torch
+    >>> from pyops.torch.nn import NeighborSearch
+    >>> points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> queries = torch.tensor([[0.2, 0.0]])
+    >>> r = NeighborSearch(use_open3d=False)(points, queries, 0.9)
+    >>> pyops.torch.Graph.from_csc(r["neighbors_row_splits"], r["neighbors_index"], len(points))
+    Graph(num_src=3, num_dst=1, num_edges=2)
     """
 
     def __init__(self, use_open3d: bool = True, return_norm: bool = False) -> None:
