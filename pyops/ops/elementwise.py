@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .._call.types import Array
 
 ARITY = {function.name: function.arity for function in PUBLIC}
+DEFAULT = {function.name: function.option[1] for function in PUBLIC}
 REDUCTIONS = {
     "sum": "Sum over axes.\n\n.. math:: y = \\sum x",
     "mean": "Mean over axes.\n\n.. math:: y = \\frac{1}{n} \\sum x",
@@ -36,10 +37,12 @@ def declaration(name: str) -> Callable[..., object]:
     ) -> Annotated[Array, "..."]: ...
 
     def leaky_relu(
-        x: Annotated[Array, "..."], *, negative_slope: float = 0.01
+        x: Annotated[Array, "..."], *, negative_slope: float = DEFAULT["leaky_relu"]
     ) -> Annotated[Array, "..."]: ...
 
-    def elu(x: Annotated[Array, "..."], *, alpha: float = 1.0) -> Annotated[Array, "..."]: ...
+    def elu(
+        x: Annotated[Array, "..."], *, alpha: float = DEFAULT["elu"]
+    ) -> Annotated[Array, "..."]: ...
 
     def reduction(
         x: Annotated[Array, "..."],

@@ -10,6 +10,7 @@ import pyops.torch as pt
 
 from .._host import without_subclass
 from ._dimenet import Activation, Blocks, activation, glorot_orthogonal, reset
+from ._edges.edge_index import check_device
 from ._edges.radius import neighbours
 from .bessel_basis_layer import BesselBasisLayer
 from .embedding_block import EmbeddingBlock
@@ -164,7 +165,7 @@ class DimeNetPlusPlus(torch.nn.Module):
         """
         for name, given in {"z": z, "pos": pos, "batch": batch}.items():
             if given is not None or name != "batch":
-                _check_tensor(f"DimeNetPlusPlus: {name}", given)
+                check_device(f"DimeNetPlusPlus: {name}", given)
         _check_precision("DimeNetPlusPlus: pos", pos, getattr(self.rbf, "freq", pos))
         batch = without_subclass(batch)
         near = neighbours(pos, batch, self.cutoff, self.max_num_neighbors)
@@ -181,11 +182,6 @@ class DimeNetPlusPlus(torch.nn.Module):
             return atoms.sum(dim=0)
         molecules = atoms.new_zeros((near.counts.shape[0], atoms.shape[1]))
         return molecules.index_add(0, batch, atoms)
-
-
-def _check_tensor(label: str, given: object) -> None:
-    if not isinstance(given, Tensor):
-        raise TypeError(f"{label}: expected a torch.Tensor, got {type(given).__name__}")
 
 
 def _check_precision(label: str, pos: Tensor, parameter: Tensor) -> None:
