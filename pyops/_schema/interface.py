@@ -133,7 +133,7 @@ def product() -> dict[str, Procedure]:
     """Return the procedure of matrix products, which the arrays of Fortran use."""
     arguments = [
         *_values("int64", ("rows", "depth", "columns")),
-        *_values("int32", ("turned", "threads", "accumulate")),
+        *_values("int32", ("transposed", "threads", "accumulate")),
         Argument("a", "real", "in", ("*",)),
         Argument("b", "real", "in", ("*",)),
         Argument("c", "real", "inout", ("rows", "*")),

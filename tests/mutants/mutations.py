@@ -30,7 +30,7 @@ _TWINS = """
     features features_tangent, weight weight_tangent, layer tangent, layer layer_tangent,
     z z_tangent, gradient first_gradient, p first_p, given wanted, features hfeatures, kappa hkappa,
     coords hcoords, params hparams, weight bias, left right, first last, start stop, hidden dim,
-    edge slot, edges slots, rows units, padded units, depth lead, panel unit, i k, i q, i j, f c,
+    edge slot, edges slots, rows units, padded units, depth ld, panel unit, i k, i q, i j, f c,
     f h, p q, cdf phi, erfc erf, min max, activate activate_slope, sum_into sum_out,
     activate_slope activate_curvature"""
 """Names that may be confused with each other: widths, directions, phases, indices."""
@@ -91,7 +91,7 @@ _SPARED = [
     r"\bstretch = .*|\bstretch_(?:rows|entries) = .*|\bstop = last_within.*|\bparts = .*",
     # prefetches
     r"(?:\bif \(.*\) )?\bcall prefetch_(?s:.*)",
-    r"\b(?:soon|ahead|asked|far|over|(?:edge_)?bytes) = .*",
+    r"\b(?:soon|ahead|far|over|(?:edge_)?bytes) = .*",
     rf"\bentries_ahead{_ARGS}|\bif \(p \+ (?:near|ahead) <= known\).*|\bif \(soon > 0.*",
     r"\bif \((?:readings|mod\(transfer\(c_loc\(table)(?s:.*)",  # whether a table is copied
     r"\brow = \$\{bytes\}.*|\br = \(nodes\(p \+ ahead.*",

@@ -31,7 +31,7 @@ __device__ inline real shared_by(const whole* offsets, whole row) {
 // Adds the weighted table rows of `count` entries in their order; all are loaded first.
 template <int count>
 __device__ inline void add_rows(const Entries& of, whole start, whole column, const real* table,
-                                whole table_lead, whole width, const whole* by_table,
+                                whole table_ld, whole width, const whole* by_table,
                                 real (&total)[COLUMNS]) {
   whole row[count];
   real factor[count], x[count][COLUMNS] = {};
@@ -45,7 +45,7 @@ __device__ inline void add_rows(const Entries& of, whole start, whole column, co
   for (int n = 0; n < count; ++n) {
 #pragma unroll
     for (int k = 0; k < COLUMNS; ++k)
-      if (column + k * LANES < width) x[n][k] = table[row[n] * table_lead + column + k * LANES];
+      if (column + k * LANES < width) x[n][k] = table[row[n] * table_ld + column + k * LANES];
   }
 #pragma unroll
   for (int n = 0; n < count; ++n) {
@@ -66,9 +66,9 @@ extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, c
                                     const int* nodes, const whole* edges, const whole* weighted,
                                     const real* weight, const whole* by_table, whole mean,
                                     const whole* argextremes, const whole* places, whole back,
-                                    whole ld, const real* table, whole table_lead,
-                                    whole table_first, whole width, double* partial,
-                                    whole accumulate, real* out, whole out_lead, whole out_first) {
+                                    whole ld, const real* table, whole table_ld, whole table_first,
+                                    whole width, double* partial, whole accumulate, real* out,
+                                    whole out_ld, whole out_first) {
   const Chunk chunk;
   if (!segments && chunk.unit >= rows) return;
   const Span span =
@@ -83,7 +83,7 @@ extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, c
       for (whole p = first_segment(span); p <= last_segment(span); p = next_segment(p))
         total += partial[p * width + c];
       if (mean) total /= shared_by(offsets, span.row);
-      real* const place = out + span.row * out_lead + out_first + c;
+      real* const place = out + span.row * out_ld + out_first + c;
       *place = static_cast<real>(total) + (accumulate ? *place : real(0));
     }
     return;
@@ -94,17 +94,17 @@ extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, c
     const real* const from = table + table_first;
     whole entry = span.start;
     for (; entry + many <= span.end; entry += many)
-      add_rows<many>(of, entry, chunk.first, from, table_lead, width, by_table, total);
+      add_rows<many>(of, entry, chunk.first, from, table_ld, width, by_table, total);
     for (; entry + 2 <= span.end; entry += 2)
-      add_rows<2>(of, entry, chunk.first, from, table_lead, width, by_table, total);
+      add_rows<2>(of, entry, chunk.first, from, table_ld, width, by_table, total);
     if (entry < span.end)
-      add_rows<1>(of, entry, chunk.first, from, table_lead, width, by_table, total);
+      add_rows<1>(of, entry, chunk.first, from, table_ld, width, by_table, total);
   } else {
     for (whole entry = span.start; entry < span.end; ++entry) {
       const whole row = of.row(entry);
       real factor = of.factor(entry);
       if (by_table) factor /= shared_by(by_table, row);
-      const real* const values = table + row * table_lead + table_first;
+      const real* const values = table + row * table_ld + table_first;
       const whole* const argextreme = argextremes + (back ? row : span.row) * ld + column_first;
       const whole place = places ? places[entry] : entry + 1;
 #pragma unroll
@@ -121,7 +121,7 @@ extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, c
       if (span.is_long) partial[chunk.unit * width + c] = total[k];
     } else {
       if (mean) total[k] /= shared_by(offsets, span.row);
-      real* const place = out + span.row * out_lead + out_first + c;
+      real* const place = out + span.row * out_ld + out_first + c;
       *place = total[k] + (accumulate ? *place : real(0));
     }
   }
@@ -139,7 +139,7 @@ extern "C" __global__ void extreme_rows(whole segments, whole rows, whole entrie
                                         const whole* weighted, const real* weight, whole most,
                                         const real* table, whole width, real* partial,
                                         whole* partial_argextremes, whole accumulate, real* out,
-                                        whole out_lead, whole out_first, whole* argextremes) {
+                                        whole out_ld, whole out_first, whole* argextremes) {
   const Chunk chunk;
   if (!segments && chunk.unit >= rows) return;
   const Span span =
@@ -183,9 +183,9 @@ extern "C" __global__ void extreme_rows(whole segments, whole rows, whole entrie
       partial_argextremes[chunk.unit * width + c] = argextreme[k];
       continue;
     }
-    if (argextremes) argextremes[span.row * out_lead + out_first + c] = argextreme[k];
+    if (argextremes) argextremes[span.row * out_ld + out_first + c] = argextreme[k];
     if (!out) continue;
-    real* const place = out + span.row * out_lead + out_first + c;
+    real* const place = out + span.row * out_ld + out_first + c;
     *place = best[k] + (accumulate ? *place : real(0));
   }
 }
@@ -193,7 +193,7 @@ extern "C" __global__ void extreme_rows(whole segments, whole rows, whole entrie
 // out[place, out_first + c] (+)= table[row, c]: gathers one table row per entry.
 extern "C" __global__ void take_rows(whole entries, const int* nodes, const whole* edges,
                                      const whole* places, const real* table, whole width,
-                                     whole accumulate, real* out, whole out_lead, whole out_first) {
+                                     whole accumulate, real* out, whole out_ld, whole out_first) {
   const Chunk chunk;
   if (chunk.unit >= entries) return;
   const Entries of = {nodes, edges, 0, 0};
@@ -201,7 +201,7 @@ extern "C" __global__ void take_rows(whole entries, const int* nodes, const whol
   for (int k = 0; k < COLUMNS; ++k) {
     const whole c = chunk.first + k * LANES;
     if (c >= width) return;
-    real* const at = out + place * out_lead + out_first + c;
+    real* const at = out + place * out_ld + out_first + c;
     *at = table[row * width + c] + (accumulate ? *at : real(0));
   }
 }

@@ -5,16 +5,16 @@
 
 struct Side {
   whole rows, width;
-  real *values, *numbers;
+  real *values, *scores;
   const real* weights;
   bool adds;
 };
 
 #define SIDE(n) \
-  whole rows##n, whole width##n, real *values##n, const real *weights##n, real *numbers##n
+  whole rows##n, whole width##n, real *values##n, const real *weights##n, real *scores##n
 #define GIVEN_SIDES(...) \
   {GIVEN_SIDE(0, __VA_ARGS__), GIVEN_SIDE(1, __VA_ARGS__), GIVEN_SIDE(2, __VA_ARGS__)}
-#define GIVEN_SIDE(n, adds) {rows##n, width##n, values##n, numbers##n, weights##n, adds >> n & 1}
+#define GIVEN_SIDE(n, adds) {rows##n, width##n, values##n, scores##n, weights##n, adds >> n & 1}
 
 // Selects the side of a unit (row and head) counted across all sides; sets `unit` within that side.
 __device__ inline Side side_of(const Side (&sides)[3], whole heads, whole& unit) {
@@ -29,7 +29,7 @@ __device__ inline Side side_of(const Side (&sides)[3], whole heads, whole& unit)
   return found;
 }
 
-// numbers[row, head] (+)= <weights[head], values[row, head]>, for up to three sides. The bits of
+// scores[row, head] (+)= <weights[head], values[row, head]>, for up to three sides. The bits of
 // `adds` select the outputs that accumulate. Here and in `spread`, 8 lanes process a row and head.
 extern "C" __global__ void project(whole heads, whole adds, SIDE(0), SIDE(1), SIDE(2)) {
   constexpr int lanes = 8;
@@ -43,10 +43,10 @@ extern "C" __global__ void project(whole heads, whole adds, SIDE(0), SIDE(1), SI
     sum += product(load(weights, c, of.width, aligned),
                    load(of.values + unit * of.width, c, of.width, aligned));
   sum = lane_sum<lanes>(sum);
-  if (of.numbers && lane == 0) of.numbers[unit] = sum + (of.adds ? of.numbers[unit] : real(0));
+  if (of.scores && lane == 0) of.scores[unit] = sum + (of.adds ? of.scores[unit] : real(0));
 }
 
-// values[row, head] (+)= numbers[row, head] weights[head].
+// values[row, head] (+)= scores[row, head] weights[head].
 extern "C" __global__ void spread(whole heads, whole adds, SIDE(0), SIDE(1), SIDE(2)) {
   constexpr int lanes = 8;
   whole unit = thread_number() / lanes;
@@ -57,22 +57,22 @@ extern "C" __global__ void spread(whole heads, whole adds, SIDE(0), SIDE(1), SID
   for (whole c = threadIdx.x % lanes * VECTOR; c < of.width; c += lanes * VECTOR) {
     Vector to = {};
     if (of.adds) to = load(values, c, of.width, aligned);
-    add(to, of.numbers[unit], load(weights, c, of.width, aligned));
+    add(to, of.scores[unit], load(weights, c, of.width, aligned));
     save(values, c, of.width, aligned, to);
   }
 }
 
-// Sums of numbers[row, head] values[row, head, c] over the rows of up to three sides: partial sums
+// Sums of scores[row, head] values[row, head, c] over the rows of up to three sides: partial sums
 // over blocks of `each` rows, stored side after side. blockIdx.y counts columns.
 extern "C" __global__ void sum_blocks(whole heads, whole each, SIDE(0), SIDE(1), SIDE(2),
                                       double* partial) {
   const whole rows[3] = {rows0, rows1, rows2}, widths[3] = {width0, width1, width2};
   const real* const all_values[3] = {values0, values1, values2};
-  const real* const all_numbers[3] = {numbers0, numbers1, numbers2};
+  const real* const all_scores[3] = {scores0, scores1, scores2};
   const whole c = static_cast<whole>(blockIdx.y) * WARP + threadIdx.x % WARP;
   const whole line = threadIdx.x / WARP, lines = blockDim.x / WARP;
   whole block = blockIdx.x, first = 0, last = 0, width = 0;
-  const real *values = 0, *numbers = 0;
+  const real *values = 0, *scores = 0;
 #pragma unroll
   for (int side = 0; side < 3; ++side) {
     const whole blocks = (rows[side] + each - 1) / each;
@@ -81,7 +81,7 @@ extern "C" __global__ void sum_blocks(whole heads, whole each, SIDE(0), SIDE(1),
       last = first + each < rows[side] ? first + each : rows[side];
       width = widths[side];
       values = all_values[side];
-      numbers = all_numbers[side];
+      scores = all_scores[side];
     }
     if (block >= blocks) partial += blocks * heads * widths[side];
     else if (block >= 0) partial += block * heads * widths[side];
@@ -93,7 +93,7 @@ extern "C" __global__ void sum_blocks(whole heads, whole each, SIDE(0), SIDE(1),
     const whole head = c / width;
 #pragma unroll 4
     for (whole row = first + line; row < last; row += lines)
-      sum += numbers[row * heads + head] * values[row * heads * width + c];
+      sum += scores[row * heads + head] * values[row * heads * width + c];
   }
   sums[threadIdx.x] = sum;
   __syncthreads();
