@@ -99,7 +99,7 @@ class CompoundPhase(Phase):
             outputs = [named.get(n, n) for n in part.outputs]
             inputs = [*self.signature.inputs], [*part.signature.inputs]
             masks = {"present": inputs, "given": inputs, "wanted": ([*self.outputs], outputs)}
-            own |= {m: _picked(values[m], *names) for m, names in masks.items() if m in values}
+            own |= {m: _select_bits(values[m], *names) for m, names in masks.items() if m in values}
             made = {n for i, n in enumerate(outputs) if own["wanted"] >> i & 1}
             adds = values["accumulate"] or not made.isdisjoint(written)
             if adds and not values["accumulate"]:
@@ -148,6 +148,6 @@ def _renamed(y: str) -> dict[str, str]:
     return {"y": y, "gy": "g" + y, "dgy": "dg" + y}
 
 
-def _picked(mask: int, names: Sequence[str], some: Sequence[str]) -> int:
+def _select_bits(mask: int, names: Sequence[str], some: Sequence[str]) -> int:
     """Return the bits of `mask` for the names in `some`, renumbered in their order."""
     return sum((mask >> names.index(name) & 1) << place for place, name in enumerate(some))

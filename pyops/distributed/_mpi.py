@@ -236,7 +236,7 @@ def end_by_exceptions() -> None:
         ):
             previous(kind, error, trace)
             return
-        _say(mpi, "ends all ranks by an exception:")
+        _report(mpi, "ends all ranks by an exception:")
         previous(kind, error, trace)
         _abort(mpi)
 
@@ -252,12 +252,12 @@ def _leave(mpi: ModuleType, process: int) -> None:
         for engine in [e for e, request in waiting.items() if request.Test()]:
             del waiting[engine]
         if any(engine.left() for engine in waiting):
-            _say(mpi, "has ended while others wait for it in pyops.distributed; ends all ranks")
+            _report(mpi, "has ended while others wait for it in pyops.distributed; ends all ranks")
             _abort(mpi)
         time.sleep(0.005)
 
 
-def _say(mpi: ModuleType, text: str) -> None:
+def _report(mpi: ModuleType, text: str) -> None:
     print(f"rank {mpi.COMM_WORLD.rank} of {mpi.COMM_WORLD.size} {text}", file=sys.stderr)
 
 

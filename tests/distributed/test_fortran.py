@@ -27,8 +27,8 @@ RANKS = 1, 2, 3
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to reach MPI: the file that programs include, compiler, flags and launcher."""
+class Toolchain:
+    """Access to MPI: the file that programs include, compiler, flags and launcher."""
 
     file: str
     compiler: str
@@ -37,40 +37,41 @@ class Way:
 
 
 def by_abi():
-    """Return the way by the ABI: the library of the wheel, and its launcher."""
+    """Return the toolchain of the ABI: the library of the wheel, and its launcher."""
     folder = MPIS.get("MPICH", Path())
     library = folder.parent / "lib"
     if not (library / "libmpi_abi.so").exists():
         return None
     flags = "-L", str(library), f"-Wl,-rpath,{library}", "-lmpi_abi"
-    return Way("pyops_ranks_abi.f90", FC, flags, (str(folder / "mpiexec"),))
+    return Toolchain("pyops_ranks_abi.f90", FC, flags, (str(folder / "mpiexec"),))
 
 
 def by_module():
-    """Return the way by the module mpi_f08 of the MPI to which the compiler's wrapper belongs."""
+    """Return the toolchain of the module mpi_f08: the wrapper of an MPI, and its launcher."""
     compiler = shutil.which("mpifort")
     launcher = compiler and Path(compiler).with_name("mpiexec")
     if not launcher or not launcher.exists():
         return None
     version = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
     options = UNBOUND["Open MPI"] if re.search("open.?mpi", version, re.IGNORECASE) else ()
-    return Way("pyops_ranks.f90", compiler, (), (str(launcher), *options))
+    return Toolchain("pyops_ranks.f90", compiler, (), (str(launcher), *options))
 
 
-WAYS = {"the ABI": by_abi(), "mpi_f08": by_module()}
+TOOLCHAINS = {"the ABI": by_abi(), "mpi_f08": by_module()}
 
 
 class Build:
-    """Programs of one way, in a folder."""
+    """Programs of one toolchain, in a folder."""
 
-    def __init__(self, way, folder):
-        self.way, self.folder = way, folder
+    def __init__(self, toolchain, folder):
+        self.toolchain, self.folder = toolchain, folder
         source = folder / "ranks.f90"
-        source.write_text(f'include "{way.file}"\n')
+        source.write_text(f'include "{toolchain.file}"\n')
         self.compile("-c", source)
 
     def compile(self, *arguments, folder=None):
-        words = [self.way.compiler, *CHECKED, *arguments, *pyops.__main__.flags(), *self.way.flags]
+        ours, flags = self.toolchain, pyops.__main__.flags()
+        words = [ours.compiler, *CHECKED, *arguments, *flags, *ours.flags]
         done = subprocess.run(
             [str(word) for word in words],
             cwd=folder or self.folder,
@@ -86,7 +87,7 @@ class Build:
         return program
 
     def run(self, ranks, program, *arguments):
-        command = [*self.way.launcher, "-n", ranks, program, *arguments]
+        command = [*self.toolchain.launcher, "-n", ranks, program, *arguments]
         return subprocess.run(
             [str(word) for word in command],
             cwd=self.folder,
@@ -102,14 +103,14 @@ class Build:
         return done.stdout
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(scope="module", params=TOOLCHAINS)
 def build(request, tmp_path_factory):
-    way = WAYS[request.param]
-    if way is None:
+    toolchain = TOOLCHAINS[request.param]
+    if toolchain is None:
         pytest.skip(f"there is no MPI by {request.param}")
     if not shutil.which(FC):
         pytest.skip(f"there is no {FC}")
-    return Build(way, tmp_path_factory.mktemp("fortran"))
+    return Build(toolchain, tmp_path_factory.mktemp("fortran"))
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +209,7 @@ def test_page(build, flag, tmp_path):
     text = (ROOT / "docs" / "guide" / "distributed.md").read_text()
     program = re.search(r"## Fortran.*?```fortran\n(.*?)```", text, re.DOTALL)[1]
     source = tmp_path / "train.f90"
-    source.write_text(program.replace("pyops_ranks.f90", build.way.file))
+    source.write_text(program.replace("pyops_ranks.f90", build.toolchain.file))
     wide = [flag, "-Wno-conversion"] if flag else []
     build.compile(*wide, source, "-o", "train", folder=tmp_path)
     one, *others = (build.passes(ranks, tmp_path / "train") for ranks in RANKS)

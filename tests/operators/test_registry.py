@@ -21,8 +21,8 @@ def stems(folder, suffix):
 
 
 NAMES = set(fault_sites.OPERATORS)
-FACE = {"partials"}
-SHARED = FACE | fault_sites.KERNELS.keys() - NAMES
+FRONT_END = {"partials"}
+SHARED = FRONT_END | fault_sites.KERNELS.keys() - NAMES
 
 PUBLIC = [op for op in vars(pyops).values() if isinstance(op, Operator)]
 DIRECTORIES = {

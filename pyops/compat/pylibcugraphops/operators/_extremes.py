@@ -82,8 +82,8 @@ def back_by_extremes(
     if not isinstance(graph, Graph):
         from ....cuda._extremes import vjp
 
-        pulled: Array = vjp(graph, entries, gy, columns, of_edges)
-        return pulled
+        scattered: Array = vjp(graph, entries, gy, columns, of_edges)
+        return scattered
     entries, gy = entries[:, columns], gy[:, columns]
     rows, count = (graph.edge_ids, graph.num_edges) if of_edges else (graph.src, graph.num_src)
     gradient = np.zeros((count, gy.shape[1]), gy.dtype)
