@@ -1,6 +1,6 @@
 program ono_by_sample
-  !! The gradient by the basis as it was done at first: for every sample the modified Gram-Schmidt
-  !! process and its way back, column by column. Prints seconds for one batch.
+  !! Gradient by the basis by the textbook method: for every sample the modified Gram-Schmidt
+  !! process and its VJP, column by column. Prints seconds for one batch.
   !!
   !!     gfortran -O3 -march=native benchmarks/ono_by_sample.f90 -o build/ono_by_sample
   use iso_fortran_env, only: int64, real32

@@ -42,7 +42,7 @@ def gno_conv(graph, features, coords, params):
 
 
 def gno_conv_vjp(argnums, _, inputs, __):
-    """How autograd goes back through pyops; the features and the parameters are learned."""
+    """VJP for autograd; only the features and the parameters have a gradient."""
 
     def backward(gy):
         wanted = "features", "params"
@@ -56,7 +56,7 @@ defvjp_argnums(gno_conv, gno_conv_vjp)
 
 
 class Discretisation:
-    """What the network needs of a mesh, `BATCH` copies of it side by side in one graph.
+    """Data of a mesh for the network, `BATCH` copies of it side by side in one graph.
 
     `even`, the u of a = 1, is an input and a factor of the output: it vanishes on the border.
     """

@@ -184,7 +184,7 @@ def output(p, batch, rbf, m):
 
 
 def energy_and_forces(network, batch, positions):
-    """The forces are what comes back to the positions."""
+    """The forces are the negative gradient of the energies by the positions."""
     gradient = grad(lambda x: np.sum(energies(network, batch, x)))(positions)
     return energies(network, batch, positions), -gradient
 

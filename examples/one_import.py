@@ -9,7 +9,7 @@ import numpy as np
 
 
 def measured(train, package, threads):
-    """What the training leaves, its time, and the memory at its peak beside that of the imports."""
+    """Results of the training, its time, and its peak memory beside that of the imports."""
     import torch
 
     torch.set_num_threads(threads)

@@ -39,7 +39,7 @@ def gat(graph, x, attention, edges):
 
 
 def gat_vjp(argnums, _, inputs, __):
-    """How autograd goes back through pyops; sources and destinations are the same buses."""
+    """VJP for autograd; sources and destinations are the same buses."""
     graph, x, attention, edges = inputs
 
     def backward(gy):
@@ -55,7 +55,7 @@ defvjp_argnums(gat, gat_vjp)
 
 
 class Features:
-    """What the network sees of scenarios, in the measure of those to train on."""
+    """Inputs of the network for some scenarios, normalised by those to train on."""
 
     def __init__(self, trained):
         self.grid = grid = trained.grid

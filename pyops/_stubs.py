@@ -275,9 +275,9 @@ def operator(op: Operator) -> str:
 
 def of_framework(op: Operator, name: str) -> str:
     """Return the text of an operator as a function of PyTorch's or JAX's arrays."""
-    from ._call.framework import CONSTANT
+    from ._call.framework import DETACHED
 
-    doc = f"{op.__doc__}\n\n{CONSTANT}" if op.signature.attention else op.__doc__
+    doc = f"{op.__doc__}\n\n{DETACHED}" if op.signature.attention else op.__doc__
     keywords = precision(op) if name == "torch" else ()
     forms = of_call(op, FRAMEWORKS[name], *keywords)
     return "\n" + function(op, op.name, inspect.signature(op), forms, doc)

@@ -24,7 +24,7 @@ QEMU = "qemu-aarch64", "-L", SYSROOT
 ARM_FC = "aarch64-linux-gnu-gfortran"
 MINGW_FC = "x86_64-w64-mingw32-gfortran-posix"
 WINE = "/usr/lib/wine/wine64"
-# What the tests and examples import.
+# Packages that the tests and examples import.
 PACKAGES = "numpy", "pytest", "hypothesis", "autograd", "matplotlib", "scikit-fem", "scipy"
 PACKAGES += "threadpoolctl", "tqdm"
 # Every operator against its reference, by each argument; emulation is slow.

@@ -1,4 +1,4 @@
-"""What the declarations in pyops/ops say about arguments, with the texts of their docstrings."""
+"""Arguments as described by the declarations in pyops/ops and by their docstrings."""
 
 import ast
 import re

@@ -28,10 +28,11 @@ A backward procedure writes the gradients of <gy, y>. A double_backward procedur
 gradients of the sum of <h, gradient> over all first-order gradients; its dgy is the derivative of
 y in the direction of the h as well (jvp), and then no gy is needed.
 
-A graph enters as incoming and outgoing rows, made of its edges by pyops_pack_edges, and as the
-entries of each edge, made by pyops_pack_ids: where several share one, but for procedures that say
-that they read them always. Some take places of entries too, made by pyops_pack_places. Which of
-them a procedure takes, its arguments say.
+A graph is given by its incoming and outgoing CSR rows, which pyops_pack_edges computes, and by the
+entries of each edge, which pyops_pack_ids computes. The latter are required if several entries
+share an edge; some procedures, as their arguments state, require them always. Some also take the
+positions of entries, which pyops_pack_places computes. The arguments of a procedure list which of
+these it takes.
 """
 
 MEANINGS = {
@@ -61,7 +62,7 @@ MEANINGS = {
     "ones, from 1, likewise.",
     "gy": "Cotangent of y; possibly NULL where double_backward computes dgy alone.",
     "dgy": "Gradient by gy, or the derivative of y along the h.",
-    "status": "0, or more than 0 if memory was short, or PYOPS_INTERRUPTED.",
+    "status": "0, positive if an allocation failed, or PYOPS_INTERRUPTED.",
 }
 FURTHER = {
     "alpha": "The weights of the entries along the incoming rows.",
@@ -70,14 +71,14 @@ FURTHER = {
 BITS = "wanted", "given", "present", "packed"
 IDS = "id_offsets", "id_entries"
 ELEMENTWISE = {
-    "axes": "Number of axes of the space that is walked, at least 1.",
-    "split": "Axis from 1 that is cut into parts; 1 will do.",
-    "piece": "Length of a part on it; for threads about 65536 elements, else its extent.",
+    "axes": "Number of axes of the iteration space, at least 1.",
+    "split": "Axis, from 1, that is divided into parts; 1 is always valid.",
+    "piece": "Length of a part along it: about 65536 elements for threads, else its extent.",
     "parts": "Number of parts, extent / piece rounded up.",
     "code": "The function, one of enum pyops_function.",
-    "operation": "1 sum, 2 max, 3 min: how results are taken along axes of stride 0.",
+    "operation": "Reduction of results along axes of stride 0: 1 sum, 2 max, 3 min.",
     "constant": "The number that leaky_relu (negative slope) and share take.",
-    "divisor": "What results that are summed are divided by; 1 for none.",
+    "divisor": "Divisor of summed results; 1 for none.",
     "present": "Arrays that the function reads, a sum of bits: 1 x1, 2 x2, 4 gy, 8 hx1, 16 hx2.",
     "layout": "[arrays + 1][axes] Extents, then the strides of each array in the order of the "
     "arguments, in elements; 0 repeats an operand and reduces a result.",
@@ -87,7 +88,7 @@ ELEMENTWISE = {
 
 
 def describe(name: str, declaration: Declaration) -> str:
-    """What an argument means."""
+    """Return the meaning of an argument."""
     own = {**MEANINGS, **(ELEMENTWISE if declaration.name == "elementwise" else {})}
     inputs, stem = declaration.inputs, name[1:]
     if name in inputs or name in declaration.options:
@@ -111,7 +112,7 @@ def describe(name: str, declaration: Declaration) -> str:
 
 
 def bits(name: str, procedure: Procedure, declaration: Declaration) -> str:
-    """The arrays that the bits of an argument stand for."""
+    """Return the array that each bit of an argument stands for."""
     inputs = [n for n in procedure.names if n in declaration.inputs] or ["x1", "x2"]
     names = {
         "wanted": [a.name for a in procedure.arguments if a.written and a.name != "status"],
@@ -123,7 +124,7 @@ def bits(name: str, procedure: Procedure, declaration: Declaration) -> str:
 
 
 def operator_text(procedures: list[Procedure], declaration: Declaration) -> str:
-    """Formula and arguments of an operator, for all its procedures."""
+    """Return the formula and the arguments of an operator, for all its procedures."""
     meanings: dict[str, list[str]] = {}
     for procedure in procedures:
         for name in procedure.names:
@@ -148,7 +149,7 @@ def operator_text(procedures: list[Procedure], declaration: Declaration) -> str:
 
 
 def table(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Names and texts in two columns."""
+    """Return names and texts in two columns."""
     rows = list(rows)
     wide = max((len(name) for name, _ in rows), default=0) + 2
     return [
@@ -180,7 +181,7 @@ def enumeration(name: str, members: Iterable[str]) -> str:
 
 
 def choices(declaration: Declaration) -> list[str]:
-    """The choices of an operator's options, by number."""
+    """Return the choices of an operator's options, by number."""
     found = []
     for option, words in declaration.choices.items():
         name = f"pyops_{declaration.name}_{option}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 FrameworkArray = TypeVar("FrameworkArray", bound=Typed)
-CONSTANT = "Here alpha is a constant: no derivative passes through what ``return_attention`` gives."
+DETACHED = "The returned attention weights are detached: no gradient flows through them."
 
 
 class FrameworkFunction:
@@ -64,7 +64,7 @@ class FrameworkFunction:
         call.__module__ = self.module
         call.__doc__ = self.op.__doc__
         if self.op.signature.attention:
-            call.__doc__ = f"{call.__doc__}\n\n{CONSTANT}"
+            call.__doc__ = f"{call.__doc__}\n\n{DETACHED}"
         call.__signature__ = self.op.__signature__  # type: ignore[attr-defined]
 
 

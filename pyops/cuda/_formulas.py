@@ -111,4 +111,4 @@ GENERATED: dict[str, Callable[[], str]] = {
     "activations": functools.partial(_activations, ACTIVATIONS),
     "scores": functools.partial(_activations, SCORES),
 }
-"""What stands in the sources for the lines ``//@ name``."""
+"""Text that replaces the lines ``//@ name`` of the sources."""

@@ -1,4 +1,4 @@
-"""What the rest of the package calls for arrays of a device, and to move graphs there."""
+"""Interface to the rest of the package for device arrays, and transfer of graphs to a device."""
 
 from __future__ import annotations
 

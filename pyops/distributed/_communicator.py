@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 Range = tuple[int, int]
 by_name: WeakValueDictionary[str, Any] = WeakValueDictionary()
-"""What compiled programs refer to by name: communicators, distributed graphs and their maps."""
+"""Objects that compiled programs refer to by name: communicators, distributed graphs and maps."""
 _names = itertools.count()
 
 

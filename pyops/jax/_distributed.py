@@ -196,7 +196,7 @@ class DistributedGraph:
             A row for each node, or each edge in the order given to `distribute`. If there are
             several processes, for the nodes of this process, in ascending order, or its edges.
         axis : {"num_src", "num_dst", "num_entries", "num_edges"}
-            What the rows are, as declared by the operators.
+            Axis of the rows, as declared by the operators.
 
         Returns
         -------
@@ -231,7 +231,7 @@ class DistributedGraph:
         array : array, shape (devices * rows of a device, ...)
             Result of a function under `jax.shard_map`, sharded over the axis of the mesh.
         axis : {"num_src", "num_dst", "num_entries", "num_edges"}
-            What the rows are.
+            Axis of the rows.
 
         Returns
         -------

@@ -36,7 +36,7 @@ static const int32_t *thread_limits; /* set_num_threads or 0, threads available 
 static Plan *plans[BUCKETS];
 static int plan_count;
 static Plan *retired; /* plans removed from `plans` that may be in use; guarded by the GIL */
-/* Guards `plans`, which change only with the GIL held. Nobody waits for the GIL with this lock. */
+/* Guards `plans`, which change only with the GIL held. No holder waits for the GIL. */
 static pthread_rwlock_t plans_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 static Py_ssize_t item_size(int dtype) { return dtype == S32 || dtype == F32 ? 4 : 8; }

@@ -251,7 +251,7 @@ def mapped(
 
 
 class Calls:
-    """What a communicator keeps for calls with tensors."""
+    """State of a communicator for calls with tensors."""
 
     def __init__(self, comm: Communicator) -> None:
         self.replicas = Replicas(comm)

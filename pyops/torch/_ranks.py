@@ -60,7 +60,7 @@ class Paired:
 
 
 class Parts:
-    """What a distributed graph keeps for calls with tensors."""
+    """State of a distributed graph for calls with tensors."""
 
     def __init__(self, graph: DistributedGraph) -> None:
         self.rows = GhostRows(graph.comm, graph._halo)

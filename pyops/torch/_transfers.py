@@ -1,4 +1,4 @@
-"""What the linear maps between ranks do with arrays: rows of ghosts, copies, rows by number."""
+"""Array operations of the linear maps between ranks: ghost rows, replicas, rows by index."""
 
 from __future__ import annotations
 

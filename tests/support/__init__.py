@@ -1,1 +1,1 @@
-"""What the tests share: cases, graphs, comparisons."""
+"""Shared parts of the tests: cases, graphs, comparisons."""

@@ -1,4 +1,4 @@
-"""What to use instead of the layers of PyTorch Geometric that this package does not have."""
+"""Replacements for the layers of PyTorch Geometric that this package does not have."""
 
 from __future__ import annotations
 

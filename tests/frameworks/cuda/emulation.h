@@ -102,7 +102,7 @@ inline void resume(Lane& lane) {
   setcontext(&lane.start);
 }
 
-// The turn-th of `count` in the order asked for: as numbered, backwards, or mixed.
+// The turn-th of `count` in the requested order: as numbered, reversed, or mixed.
 inline unsigned turn_of(unsigned turn, unsigned count, int order) {
   if (order == 0) return turn;
   if (order == 1) return count - 1 - turn;
@@ -280,7 +280,7 @@ inline T min(T a, T b) {
 inline float rsqrt(float x) { return 1 / sqrtf(x); }
 inline double rsqrt(double x) { return 1 / sqrt(x); }
 
-// What the host asks for: the kinds of a kernel's arguments, and to run it.
+// Entry points for the host: the kinds of a kernel's arguments, and its execution.
 #define EMULATE(kernel)                                                                       \
   extern "C" const char* kernel##_arguments() { return emulation::codes(kernel); }            \
   extern "C" int kernel##_run(void** args, const unsigned* dims, unsigned bytes, int order) { \

@@ -1,5 +1,5 @@
 module listening
-  !! What the test programs share: expectations, and the errors that the handler received.
+  !! Shared by the test programs: expectations, and the errors that the handler received.
   use iso_fortran_env, only: error_unit
   use pyops, only: array_type, array_type_r8, tape_type, set_error_handler, no_error
   implicit none

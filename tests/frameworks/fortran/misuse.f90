@@ -536,7 +536,7 @@ contains
   end subroutine
 
   subroutine threads_without_tapes()
-    !! What stands on no tape is the same node for all threads, which nobody changes.
+    !! An array without a tape is one node for all threads, and no call changes it.
     type(array_type), pointer :: y
     type(array_type), target :: own
     integer :: i, wrong

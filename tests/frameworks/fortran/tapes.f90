@@ -1,5 +1,5 @@
 module tapes_test
-  !! What a tape does beside the derivatives of single operators.
+  !! Tests tapes beyond the derivatives of single operators.
   use iso_fortran_env, only: real32, real64, int64
   use listening, only: expect, listen, refused, told
   use pyops

@@ -140,7 +140,7 @@ def test_constant_graphs_of_one_program():
 
 
 def test_more_graphs_than_are_kept():
-    """Plans of a graph that is no longer kept are made again, for constants and arguments."""
+    """Plans of a graph that is no longer kept are rebuilt, for constants and arguments."""
     x, many = jnp.asarray(np.random.default_rng(1).standard_normal((20, 3))), graphs(70)
     argument, constant = jax.jit(pj.aggregate), jax.jit(lambda x: pj.aggregate(many[0], x))
     for graph in (*many, *many[:3]):

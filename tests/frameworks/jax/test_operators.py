@@ -274,7 +274,7 @@ def test_attention_is_a_constant(name):
     )
     expected = jax.grad(lambda *p: (example(*p) ** 2).sum(), example.everything)(*example.primals)
     assert_trees_close(gradient, expected)
-    assert "alpha is a constant" in example.function.__doc__
+    assert "attention weights are detached" in example.function.__doc__
 
 
 def test_whether_attention_is_returned_is_checked():

@@ -79,7 +79,7 @@ def test_attention_that_is_returned(name):
     assert torch.autograd.gradcheck(lambda *t: weighted(*t)[0], example.leaves(), fast_mode=True)
     batch = [torch.stack([t, t]) for t in example.tensors]
     assert np.array_equal(torch.func.vmap(weighted)(*batch)[1][1].numpy(), expected[1])
-    assert "alpha is a constant" in example.function.__doc__
+    assert "attention weights are detached" in example.function.__doc__
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
