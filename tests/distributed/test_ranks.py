@@ -225,4 +225,4 @@ def test_without_mpi(tmp_path):
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
     assert "ImportError: Communicator: expected mpi4py and an MPI library" in done.stderr
-    assert "pip install pyops-kernels[mpi]" in done.stderr
+    assert 'pip install "pyops-kernels[mpi]"' in done.stderr

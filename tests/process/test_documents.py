@@ -69,10 +69,14 @@ def names_pyops(line):
 
 @pytest.mark.parametrize("path", INSTALLING, ids=name)
 def test_install_lines(path):
-    """Each line that installs pyops names the distribution and extras of pyproject.toml."""
+    """Each line that installs pyops names the distribution and extras of pyproject.toml.
+
+    Extras are quoted: zsh takes brackets outside of quotes for a pattern of file names.
+    """
     project = pytest.importorskip("tomllib").loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = set(project["optional-dependencies"])
     for line in install_lines(path):
+        assert not [word for word in line.split() if re.match(r"[\w-]+\[", word)], line
         for word in names_pyops(line):
             distribution, chosen = re.fullmatch(r"([\w-]+)(?:\[([\w,-]+)\])?", word).groups()
             assert distribution == project["name"], line
