@@ -27,8 +27,6 @@ traffic at its copy rate (copy), or for the rows of neighbours at the rate of ga
 the others' is not timed. Arrays begin with a line of the cache, as frameworks allocate them, but
 where a title says otherwise: those of NumPy begin 16 bytes behind one."""
 OVERHEAD = """\
-## Overhead
-
 One call of pyops, each phase by itself, on 5 nodes with 2 edges each or 3 samples: Python, checks,
 wrapper."""
 PRODUCTS = """\
@@ -147,21 +145,23 @@ def case_table(rows: list[Row], rates: Rates) -> str:
     return table(lines)
 
 
-def limits_table(rates: Rates) -> str:
+def limits_lines(rates: Rates) -> list[list[str]]:
+    """Return the head and the rows of the table of limits."""
     names = list(next(iter(rates.values())))
     lines = [["limit", *(f"{count} thread{'s' * (count > 1)}" for count in rates)]]
     for name in names:
         unit = "GFLOP/s" if name.startswith("float") else "GB/s"
         label = f"multiply-add, {name}" if name.startswith("float") else name
         lines.append([label, *(f"{rate[name] * 1e-9:.0f} {unit}" for rate in rates.values())])
-    return table(lines)
+    return lines
 
 
-def overhead_table(overhead: Overhead) -> str:
+def overhead_lines(overhead: Overhead) -> list[list[str]]:
+    """Return the head and the rows of the table of overhead."""
     lines = [["operator", *next(iter(overhead.values()))]]
     for operator, seconds in overhead.items():
         lines.append([operator, *(f"{1e6 * value:.1f} µs" for value in seconds.values())])
-    return table(lines)
+    return lines
 
 
 def products_table(timings: list[Timing]) -> str:
@@ -202,9 +202,9 @@ def markdown(
         table([["fact", "value"], *map(list, pairs(facts, versions))]),
     ]
     if rates:
-        parts.append(limits_table(rates))
+        parts.append(table(limits_lines(rates)))
     if overhead:
-        parts += [OVERHEAD, overhead_table(overhead)]
+        parts += ["## Overhead", OVERHEAD, table(overhead_lines(overhead))]
     if products:
         parts += ["## Products", PRODUCTS, products_table(products)]
     titles = dict.fromkeys(row.case.title for row in rows)

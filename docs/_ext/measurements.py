@@ -32,13 +32,23 @@ Line = elementwise.Line
 LIBRARIES = [name for name in elementwise.PEERS if name != "triad"]
 LEVEL = 0.95
 """Ratio of times below which a peer is marked as faster."""
-INTRODUCTION = """\
+SPREAD = 2
+"""Factor between the samples of a cell from which on it is marked."""
+MARK = "†"
+NONE = "n/a"
+ALIKE = "nodes", "edges", "width", "threads"
+"""Columns that are left out of a table in which they have one value."""
+INTRODUCTION = f"""\
 Written by ``./run bench`` on the machine below. Phases add up: forward; forward and backward;
 these and double backward. For pyops: the median time of a call and the additional memory at its
 peak. For a peer: how many times the time of pyops it takes, and its memory. "Of the limit": the
 least time for the multiply-adds of the algorithm at the peak of the machine (fma), for the
 compulsory traffic at its copy rate (copy) or for the rows of neighbours at the rate of gathering
 as many (gather), whichever is longest, over the shortest time measured.
+
+{MARK} marks a cell whose samples differ by more than a factor of {SPREAD}: other programs ran on
+the same processor, see "load" below. Such times may be too long, and such a ratio near 1 shows
+nothing.
 
 """
 ADDED = {"forward": "forward", "backward": "+ backward", "double_backward": "+ double backward"}
@@ -60,13 +70,24 @@ def ratio(value: float) -> str:
     return f":slower:`{text}`" if value < LEVEL else text
 
 
+def spread(samples: Iterable[float]) -> str:
+    """Return the mark of a cell whose samples differ, with a space, or nothing."""
+    samples = [*samples]
+    return f" {MARK}" if max(samples) > SPREAD * min(samples) else ""
+
+
+def ratio_of(samples: list[float]) -> str:
+    """Return the cell of the median of ratios within rounds."""
+    return ratio(median(samples)) + spread(samples)
+
+
 def peer(row: Row | None, base: Row) -> str:
     """Return the cell of a peer."""
     if row is None:
         return ""
     if row.failure:
         return row.failure[:60]
-    return f"{ratio(median(report.ratios(row, base)))}, {report.memory_of(row)}"
+    return f"{ratio_of(report.ratios(row, base))}, {report.memory_of(row)}"
 
 
 def groups(rows: Iterable[Row]) -> Iterator[dict[str, Row]]:
@@ -74,6 +95,23 @@ def groups(rows: Iterable[Row]) -> Iterator[dict[str, Row]]:
     for found in report.groups(rows):
         if "pyops" in found and found["pyops"].seconds:
             yield found
+
+
+def alike(head: list[str], lines: list[list[str]]) -> dict[str, str]:
+    """Return the columns of `ALIKE` that have one value, which tables leave out."""
+    columns = dict(zip(head, zip(*lines, strict=True), strict=True))
+    return {n: columns[n][0] for n in ALIKE if n in columns and len({*columns[n]}) == 1}
+
+
+def without(names: Iterable[str], head: list[str], lines: list[list[str]]) -> str:
+    """Return a table without these columns."""
+    places = [place for place, name in enumerate(head) if name not in names]
+    return table([head[p] for p in places], [[line[p] for p in places] for line in lines])
+
+
+def caption(columns: dict[str, str]) -> str:
+    """Return the text before a table that has lost these columns."""
+    return "; ".join(f"{name} {value}" for name, value in columns.items())
 
 
 def case_table(rows: list[Row], rates: report.Rates) -> str:
@@ -84,9 +122,11 @@ def case_table(rows: list[Row], rates: report.Rates) -> str:
     for found in groups(rows):
         base = found["pyops"]
         start = [f"{base.case.nodes:,}", ADDED[base.phase], str(base.threads)]
-        start += [f"{report.time_of(base)}, {report.memory_of(base)}", report.share(base, rates)]
+        took = f"{report.time_of(base)}{spread(base.seconds)}, {report.memory_of(base)}"
+        start += [took, report.share(base, rates)]
         lines.append([*start, *(peer(found.get(p), base) for p in peers)])
-    return table(head, lines)
+    same = alike(head, lines)
+    return (f"{caption(same).capitalize()}.\n\n" if same else "") + without(same, head, lines)
 
 
 def slower(rows: Iterable[Row]) -> Iterator[list[str]]:
@@ -95,14 +135,32 @@ def slower(rows: Iterable[Row]) -> Iterator[list[str]]:
     for found in (found for _, group in by_case for found in groups(group)):
         base = found["pyops"]
         for name, row in found.items():
-            value = median(report.ratios(row, base)) if row.seconds else 1
-            if value < LEVEL:
+            samples = report.ratios(row, base)
+            if samples and median(samples) < LEVEL:
                 what = [base.case.title, ADDED[base.phase], str(base.threads)]
-                yield [*what, NAMES[name], ratio(value)]
+                yield [*what, NAMES[name], ratio_of(samples)]
+
+
+def run(found: dict) -> str:
+    """Return the day and the commit of a run."""
+    machine = found["machine"]
+    text = f"Measured on {machine['date'].partition('T')[0]}"
+    if machine.get("commit", "unknown") == "unknown":
+        return f"{text}.\n\n"
+    return f"{text} at commit ``{machine['commit']}``: kernels may have changed since.\n\n"
+
+
+def load(machine: dict) -> str:
+    """Return the load of a machine, and what it means."""
+    value, cores = machine["load"], machine["cores"]
+    text = f"{value:.1f}: mean number of threads that ran or waited, in the minute before"
+    shared = f"; the run shared its {cores} cores with other programs"
+    return text + (shared if value > cores else "")
 
 
 def facts(*parts: dict) -> str:
     """Return the table of machine and software."""
+    parts = tuple(part | {"load": load(part)} if "load" in part else part for part in parts)
     return table(("", ""), [pair for part in parts for pair in report.pairs(part)])
 
 
@@ -119,8 +177,10 @@ def operators_page(found: dict, rows: list[Row], rates: report.Rates) -> str:
         for line in found.get("elementwise", [])
     ]
     text = ".. role:: slower\n\n" + title("Operators")
-    text += INTRODUCTION
+    text += run(found) + INTRODUCTION
     text += facts(found["machine"], found["versions"], found["settings"])
+    if rates:
+        text += title("Limits of the machine", "-") + table(*headed(report.limits_lines(rates)))
     lost = [*slower(rows), *slower_functions(lines)]
     text += losses(lost, "case", "phases", "threads", "peer", "its time over that of pyops")
     for name in dict.fromkeys(row.case.operator for row in rows):
@@ -133,12 +193,25 @@ def operators_page(found: dict, rows: list[Row], rates: report.Rates) -> str:
             text += case_table([row for row in several if row.case.title == heading], rates)
     if lines:
         text += title("Elementwise functions and reductions", "-") + functions(lines)
+    if found.get("overhead"):
+        text += title("Calls", "-") + report.OVERHEAD + "\n\n"
+        text += table(*headed(report.overhead_lines(found["overhead"])))
     return text
 
 
-def compared(line: Line) -> dict[str, float]:
-    """Return how many times the time of pyops each library takes for a call."""
-    return {name: line.ratio(name) for name in LIBRARIES if name in line.seconds}
+def headed(lines: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of a table."""
+    return lines[0], lines[1:]
+
+
+def compared(line: Line) -> dict[str, list[float]]:
+    """Return how many times the time of pyops each library takes for a call, by round."""
+    own = line.seconds["pyops"]
+    return {
+        name: [theirs / ours for theirs, ours in zip(line.seconds[name], own, strict=True)]
+        for name in LIBRARIES
+        if name in line.seconds
+    }
 
 
 def functions(lines: list[Line]) -> str:
@@ -147,24 +220,29 @@ def functions(lines: list[Line]) -> str:
     rows = []
     for line in lines:
         found = compared(line)
-        cells = [ratio(found[name]) if name in found else "" for name in names]
-        time = f"{report.figure(1e3 * median(line.seconds['pyops']))} ms"
+        cells = [ratio_of(found[name]) if name in found else NONE for name in names]
+        own = line.seconds["pyops"]
+        time = f"{report.figure(1e3 * median(own))} ms{spread(own)}"
         rows.append([line.title, str(line.threads), time, *cells])
-    return table(["call", "threads", "pyops", *names], rows)
+    head = ["call", "threads", "pyops", *names]
+    same = alike(head, rows)
+    text = f"{NONE}: the library has no such function, or is not compared with this call. "
+    text += f"{caption(same).capitalize()}." if same else ""
+    return f"{text}\n\n{without(same, head, rows)}"
 
 
 def slower_functions(lines: list[Line]) -> Iterator[list[str]]:
     """Yield the calls of functions in which a library is faster."""
     for line in lines:
-        for name, value in compared(line).items():
-            if value < LEVEL:
-                yield [line.title, "", str(line.threads), name, ratio(value)]
+        for name, samples in compared(line).items():
+            if median(samples) < LEVEL:
+                yield [line.title, "", str(line.threads), name, ratio_of(samples)]
 
 
 def layers_page() -> str:
     """Return the page of `./run layers`."""
     found = read("layers")
-    text = ".. role:: slower\n\n" + title("Layers")
+    text = ".. role:: slower\n\n" + title("Layers") + run(found)
     text += "Written by ``./run layers``: layers of ``pyops.torch.nn`` beside their originals of "
     text += "PyTorch Geometric and neuraloperator, forward and backward, gradients of inputs and "
     text += "parameters. Time and memory: how many times those of pyops the original takes.\n\n"
@@ -177,7 +255,12 @@ def layers_page() -> str:
         rows.append([marked[k] for k in head])
         lost += [[row["layer"], row["sizes"], k, marked[k]] for k in values if values[k] < LEVEL]
     text += losses(lost, "layer", "sizes", "of", "the original over pyops")
-    return text + title("All layers", "-") + table(head, rows)
+    text += "``segment`` of few narrow rows, which the run leaves out, takes longer than the "
+    text += "original: see :doc:`limits <../guide/limits>`.\n\n"
+    same = alike(head, rows)
+    text += title("All layers", "-")
+    text += f"{caption(same).capitalize()}.\n\n" if same else ""
+    return text + without(same, head, rows)
 
 
 def slower_cells(cells: list[table_of_all.Cell]) -> Iterator[list[str]]:
@@ -193,20 +276,22 @@ def front_ends_page() -> str:
     """Return the page of `./run bench table`."""
     found = read("table")
     cells = [table_of_all.Cell(**cell) for cell in found["cells"]]
-    text = ".. role:: slower\n\n" + title("Front ends")
+    text = ".. role:: slower\n\n" + title("Front ends") + run(found)
     text += "Written by ``./run bench table``. " + table_of_all.PREAMBLE.replace(
         "**Bold**", "Marked"
     )
-    text += "\n\n" + facts(found["machine"], found["versions"])
+    head = table_of_all.HEAD
+    rows = []
+    for cell in cells:
+        ratios = [NONE if r is None else ratio(r) for r in cell.ratios.values()]
+        rows.append([*cell.texts()[: -len(ratios)], *ratios])
+    same = alike(head, rows)
+    text += f" {NONE}: ``./run bench`` has no formula of the operator for these peers.\n\n"
+    text += f"In all tables, {caption(same)}.\n\n" if same else ""
+    text += facts(found["machine"], found["versions"])
     text += losses([*slower_cells(cells)], "operator", f"ratios below {LEVEL}", "least")
-    for name in dict.fromkeys(cell.operator for cell in cells):
-        text += title(name, "-")
-        rows = []
-        for cell in (cell for cell in cells if cell.operator == name):
-            *start, took, limit = cell.texts()[1 : -len(cell.ratios)]
-            ratios = ["" if r is None else ratio(r) for r in cell.ratios.values()]
-            rows.append([*start, took, limit, *ratios])
-        text += table(table_of_all.HEAD[1:], rows)
+    for name, group in groupby(rows, key=lambda row: row[0]):
+        text += title(name, "-") + without({"operator", *same}, head, [*group])
     return text
 
 

@@ -1,4 +1,4 @@
-"""Figures of README, and losses that the site names, are those of the stored results."""
+"""Figures of README, and what the site says of its benchmarks, are those of the stored results."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from statistics import median
 import pytest
 
 from .. import ROOT
+from ..support.site import load
 
 RESULTS = ROOT / "docs" / "benchmarks"
 README = (ROOT / "README.md").read_text()
@@ -80,3 +81,57 @@ def test_diagonal_kernel(report, groups):
     times = [1 / compared(report, group)["torch_compile"] for group in found]
     shown = re.search(r"`kernel_conv` takes (\S+) to (\S+) times the time of torch.compile", README)
     assert shown.groups() == (f"{min(times):.1f}", f"{max(times):.1f}")
+
+
+@pytest.fixture(scope="module")
+def measurements(report):
+    return load("measurements")
+
+
+@pytest.fixture(scope="module")
+def operators_page(report, measurements):
+    found = measurements.read("operators")
+    rows = [report.row_of(entry) for entry in found["rows"]]
+    return measurements.operators_page(found, rows, measurements.rates_of(found))
+
+
+def test_page_of_operators(operators_page, report, measurements):
+    """It marks cells whose samples differ, and has the limits, the load and the time of a call."""
+    found = measurements.read("operators")
+    (row,) = (
+        r
+        for r in map(report.row_of, found["rows"])
+        if (r.case.operator, r.phase, r.peer) == ("segment_softmax", "forward", "pyops")
+    )
+    steady = max(row.seconds) <= measurements.SPREAD * min(row.seconds)
+    shown = f"     - {report.time_of(row)}{'' if steady else ' †'}, {report.memory_of(row)}\n"
+    assert shown in operators_page
+    assert measurements.spread([1.0, 2.1, 1.5]) == " †"
+    assert measurements.spread([1.0, 2.0]) == ""
+    for name, *cells in report.overhead_lines(found["overhead"])[1:]:
+        assert "".join(["   * - ", name, *(f"\n     - {cell}" for cell in cells)]) in operators_page
+    for name, *cells in report.limits_lines(measurements.rates_of(found))[1:]:
+        assert "".join(["   * - ", name, *(f"\n     - {cell}" for cell in cells)]) in operators_page
+    assert f"{found['machine']['load']:.1f}: mean number" in operators_page
+
+
+def test_page_of_front_ends(measurements):
+    """Columns of one value are in its caption, and the overview has what was measured."""
+    page, cells = measurements.front_ends_page(), measurements.read("table")["cells"]
+    for name in "edges", "width", "threads":
+        values = {cell[name] for cell in cells}
+        assert (f"\n     - {name}\n" in page) == (len(values) > 1), name
+        assert (f"{name} {max(values):,}" in page) == (len(values) == 1), name
+    sizes = {f"{cell['edges']:,} edges and width {cell['width']}" for cell in cells}
+    assert len(sizes) == 1
+    assert sizes.pop() in (RESULTS.parent / "benchmarks.md").read_text()
+    assert not re.search(r"^     -$", page.partition("Where a peer")[2], re.M)
+
+
+@pytest.mark.parametrize("name", ["operators", "table", "layers"])
+def test_pages_name_their_commit(name, operators_page, measurements):
+    machine = measurements.read(name)["machine"]
+    pages = {"table": measurements.front_ends_page, "layers": measurements.layers_page}
+    page = pages[name]() if name in pages else operators_page
+    shown = f"Measured on {machine['date'][:10]} at commit ``{machine['commit']}``"
+    assert shown in page.partition("list-table")[0]
