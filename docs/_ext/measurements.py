@@ -59,6 +59,14 @@ def read(name: str) -> dict:
     return json.loads((FOLDER / f"{name}.json").read_text())
 
 
+def lines_of(found: dict) -> list[Line]:
+    """Return the calls of elementwise functions and reductions."""
+    return [
+        Line(line["title"], line["threads"], {}, line["moved"], line["seconds"])
+        for line in found.get("elementwise", [])
+    ]
+
+
 def rates_of(found: dict) -> report.Rates:
     """Return the limits by the number of threads."""
     return {int(threads): rates for threads, rates in found["limits"].items()}
@@ -172,10 +180,7 @@ def losses(rows: list[list[str]], *head: str) -> str:
 
 def operators_page(found: dict, rows: list[Row], rates: report.Rates) -> str:
     """Return the page of `./run bench`."""
-    lines = [
-        Line(line["title"], line["threads"], {}, line["moved"], line["seconds"])
-        for line in found.get("elementwise", [])
-    ]
+    lines = lines_of(found)
     text = ".. role:: slower\n\n" + title("Operators")
     text += run(found) + INTRODUCTION
     text += facts(found["machine"], found["versions"], found["settings"])

@@ -88,6 +88,41 @@ def measurements(report):
     return load("measurements")
 
 
+def test_faster_peers(report, groups, measurements):
+    """The comparison names each operator of which a peer is faster, and counts other cases."""
+    text = (RESULTS.parent / "explanation" / "comparison.md").read_text()
+    section = text.partition("\n## Where a peer is faster\n")[2].partition("\n## ")[0]
+    level = measurements.LEVEL
+    slower = {
+        g["pyops"].case.operator
+        for g in groups
+        if min(compared(report, g).values(), default=1) < level
+    }
+    slower = {"IntegralTransform" if name == "integral_transform" else name for name in slower}
+    rows = re.findall(r"^\| (.*?) \|", section, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == slower
+
+    lines = measurements.lines_of(measurements.read("operators"))
+    titles = {row[0] for row in measurements.slower_functions(lines)}
+    assert f"NumPy or torch in {len(titles)} of {len(lines)} calls" in section
+
+    cells = measurements.read("table")["cells"]
+    lost = [cell for cell in cells if cell["ratios"]["torch.compile"] < level]
+    assert f"faster in {len(lost)} of {len(cells)}" in " ".join(section.split())
+    others = {cell["operator"] for cell in cells} - {cell["operator"] for cell in lost}
+    assert others == {"gno_conv", "kernel_conv", "dimenet_aggregate"}
+
+
+def test_time_of_a_call(measurements):
+    """Pages have the range over most operators on a graph."""
+    found = measurements.read("operators")["overhead"]
+    more = re.compile("edge_to_edge|dimenet|elem_scale|[lo]no_|orthonormalize|.*_basis|spherical")
+    times = [1e6 * phases["forward"] for name, phases in found.items() if not more.match(name)]
+    shown = f"{min(times):.0f} to {max(times):.0f}"
+    for page in "guide/limits.md", "design/measurements.md", "design/calls.md":
+        assert shown in (RESULTS.parent / page).read_text(), page
+
+
 @pytest.fixture(scope="module")
 def operators_page(report, measurements):
     found = measurements.read("operators")
