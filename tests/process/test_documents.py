@@ -160,3 +160,13 @@ def test_statuses_are_listed():
     found |= dict(re.findall(r"#define (PYOPS_[A-Z_]+) \((-\d+)\)", header))
     assert listed == found
     assert "interrupted" in found
+
+
+def test_device_operators_are_listed():
+    """The guide of Fortran has the operators for OpenACC and OpenMP target, no others."""
+    page = (ROOT / "docs" / "guide" / "fortran.md").read_text()
+    section = page.partition("## On a GPU, by OpenACC")[2]
+    names = {path.stem for path in (ROOT / "pyops" / "ops").glob("*.py")}
+    found = {path.stem for path in (ROOT / "fortran" / "device").glob("*.fypp")} & names
+    assert {name for name in names if f"`{name}`" in section} == found
+    assert "gno_conv" in found
