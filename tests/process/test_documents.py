@@ -170,3 +170,12 @@ def test_device_operators_are_listed():
     found = {path.stem for path in (ROOT / "fortran" / "device").glob("*.fypp")} & names
     assert {name for name in names if f"`{name}`" in section} == found
     assert "gno_conv" in found
+
+
+def test_supported_frameworks():
+    """The guide has the oldest versions of PyTorch and JAX that pyproject.toml allows."""
+    project = pytest.importorskip("tomllib").loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs" / "guide" / "install.md").read_text()
+    for name, package in ("PyTorch", "torch"), ("JAX", "jax"):
+        (requirement,) = project["optional-dependencies"][package]
+        assert f"{name} {requirement.removeprefix(f'{package}>=')} and newer" in page

@@ -170,3 +170,16 @@ def test_pages_name_their_commit(name, operators_page, measurements):
     page = pages[name]() if name in pages else operators_page
     shown = f"Measured on {machine['date'][:10]} at commit ``{machine['commit']}``"
     assert shown in page.partition("list-table")[0]
+
+
+def test_layers_without_figures(measurements):
+    """The guide of layers names those that the stored run leaves out."""
+    page = (RESULTS.parent / "guide" / "layers.md").read_text()
+    rows = re.findall(r"^\| `[\w.]+` \| (.*) \|$", page.partition("\n## ")[0], re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    measured = {row["layer"] for row in measurements.read("layers")["rows"]}
+    sentence = page.partition("has no figure of ")[2].partition(";")[0]
+    named = {*re.findall(r"`(\w+)`", sentence)}
+    blocks = {n for n in listed if n.startswith("Mesh")}
+    parts = {"BesselBasisLayer", "SphericalBasisLayer", "EmbeddingBlock", "OutputPPBlock"}
+    assert listed - measured - blocks - parts - {"ResidualLayer", "SchNet"} == named
