@@ -206,8 +206,8 @@ def test_program_goes_on(build, name):
 @pytest.mark.parametrize("flag", ["", "-fdefault-integer-8"])
 def test_page(build, flag, tmp_path):
     """The program of the guide, also with integers of 8 bytes; any number of ranks agrees."""
-    text = (ROOT / "docs" / "guide" / "distributed.md").read_text()
-    program = re.search(r"## Fortran.*?```fortran\n(.*?)```", text, re.DOTALL)[1]
+    text = (ROOT / "docs" / "guide" / "fortran_distributed.md").read_text()
+    program = re.search(r"```fortran\n(.*?)```", text, re.DOTALL)[1]
     source = tmp_path / "train.f90"
     source.write_text(program.replace("pyops_ranks.f90", build.toolchain.file))
     wide = [flag, "-Wno-conversion"] if flag else []

@@ -28,13 +28,16 @@ LINKING = ROOT / "docs" / "guide" / "linking.md"
 """Needs an installed library: test_prefix runs it."""
 NOT_RUN = {
     "docs/guide/clusters.md": 4,
-    "docs/guide/distributed.md": 6,
+    "docs/guide/distributed.md": 1,
     "docs/guide/fortran.md": 1,
+    "docs/guide/fortran_distributed.md": 2,
     "docs/guide/gpu.md": 1,
     "docs/guide/install.md": 4,
     "docs/guide/jax.md": 1,
+    "docs/guide/jax_distributed.md": 1,
     "docs/guide/linking.md": 5,
     "docs/guide/torch.md": 1,
+    "docs/guide/torch_distributed.md": 2,
 }
 """Number of blocks that are not run, by page: they install, need a cluster or a container."""
 
