@@ -49,6 +49,8 @@ class Case:
                 f"aggregate, {self.reduce}: {self.degree} edges a node{hub}, F {self.width}, "
                 f"{self.dtype}"
             )
+        if self.operator == "segment_matmul":
+            return f"segment_matmul: 16 types, F {self.width}, {self.dtype}"
         if self.operator in AGGREGATIONS:
             bases = f", {self.hidden} bases" if self.operator == "hetero_basis" else ""
             return (
@@ -154,6 +156,7 @@ CASES = (
     Case("aggregate_max", nodes=20_000, degree=25, width=256, phases=FIRST_ORDER),
     Case("degree_normalised", nodes=20_000, degree=25, width=256, phases=FIRST_ORDER),
     Case("hetero_basis", nodes=5000, degree=25, width=64, hidden=8, one_thread=True),
+    Case("segment_matmul", nodes=60_000, degree=1, one_thread=True),
     Case("edge_update", nodes=20_000, degree=8, width=64, one_thread=True),
     Case("edge_mlp", nodes=20_000, degree=8, width=128, hidden=128, one_thread=True),
     Case("edge_to_edge", nodes=20_000, degree=4, width=256, one_thread=True),
@@ -198,6 +201,7 @@ QUICK = (
     Case("gno_conv", nodes=60, width=32, phases=FIRST_ORDER, one_thread=True, plotted=True),
     Case("gno_kernel", nodes=250, width=16, one_thread=True),
     Case("gno_aggregate", nodes=250, width=16, one_thread=True),
+    Case("segment_matmul", nodes=5000, degree=1, width=32, one_thread=True),
     Case("edge_mlp", nodes=500, degree=8, width=32, hidden=32, one_thread=True),
     Case("kernel_conv", nodes=250, width=16, one_thread=True),
     Case("kernel_conv", nodes=250, kernel="diagonal", one_thread=True),

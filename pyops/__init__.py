@@ -69,6 +69,7 @@ from .ops.ono_decode import ono_decode as ono_decode
 from .ops.ono_encode import ono_encode as ono_encode
 from .ops.orthonormalize import orthonormalize as orthonormalize
 from .ops.radial_basis import radial_basis as radial_basis
+from .ops.segment_matmul import segment_matmul as segment_matmul
 from .ops.segment_softmax import segment_softmax as segment_softmax
 from .ops.spherical_basis import spherical_basis as spherical_basis
 from .ops.spherical_harmonics import spherical_harmonics as spherical_harmonics

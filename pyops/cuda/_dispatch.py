@@ -273,7 +273,7 @@ def check_part(label: str, array: object) -> DeviceArray:
 
 PRECISE = (
     "gno_conv", "gno_kernel", "kernel_conv", "edge_mlp", "edge_network", "ono_", "lno_",
-    "orthonormalize", "dimenet",
+    "orthonormalize", "dimenet", "segment_matmul",
 )  # fmt: skip
 """Prefixes of the operators that multiply matrices by cuBLAS."""
 

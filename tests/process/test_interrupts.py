@@ -49,6 +49,9 @@ def heavy(name):
         *ends, types = np.random.default_rng(0).integers(0, [[2000], [2000], [8]], (3, 300_000))
         graph = shared(*ends, types, 2000, 2000, 8)
         widths = {"num_bases": 64, "width": 128}
+    elif name == "segment_matmul":
+        graph = pyops.Graph(np.arange(8000), np.arange(8000) % 4, 8000, 4)
+        widths = {"in_features": 2048, "out_features": 2048}
     elif name.startswith("lno"):
         graph = pyops.Graph(*np.zeros((2, 6000), int), 1)
         widths = {"points": 2500, "modes": 2500}
