@@ -11,12 +11,13 @@ import re
 from typing import TYPE_CHECKING
 
 from .._functions import ACTIVATIONS, FORMS, FUNCTIONS, SCORES, Function
+from .._statistics import FIRST, STATISTICS, Statistic, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _WORDS = {".and.": " and ", ".or.": " or ", "/=": "!="}
-_CALLS = {"abs": "fabs", "sign": "copysign", "max": "fmax", "min": "fmin"}
+_CALLS = {"abs": "fabs", "sign": "copysign", "max": "fmax", "min": "fmin", "aint": "trunc"}
 _SIGNS: dict[type[ast.AST], str] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -106,9 +107,67 @@ def _activations(table: Sequence[Function]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
+_KEPT = "a", "b", "c", "da", "db"
+_ENTRY = "const Statistics& of, double m, double k, double t"
+
+
+def _assignments(steps: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the code of steps: assignments to statistics, and to quantities of their own."""
+    return [
+        f"    {'of.' if name in _KEPT else 'const double '}{name} = {_of_statistics(text)};"
+        for name, text in steps
+    ]
+
+
+def _of_statistics(formula: str) -> str:
+    return re.sub(r"\b(d?[ab]|c)\b", r"of.\1", cuda(formula).replace("real(", "double("))
+
+
+def _function_of(head: str, steps: Sequence[tuple[str, str]], *last: str) -> list[str]:
+    return [f"__device__ inline {head} {{", *_assignments(steps), *last, "}"]
+
+
+def _statistic(code: int, row: Statistic) -> str:
+    """Return the code of a reduction: its passes, and its value and derivatives."""
+    passes: dict[str, list[Steps]] = {
+        "begin": [one.first for one in row.passes],
+        "include": [one.each for one in row.passes],
+        "finish": [one.after for one in row.passes],
+    }
+    lines = [f"#if REDUCE == {code}  // {row.name}", f"constexpr int PASSES = {len(row.passes)};"]
+    for name, steps in passes.items():
+        message = "" if name == "finish" else "double m, "
+        head = f"__device__ inline void {name}(Statistics& of, int pass, {message}double k, double t)"
+        lines.append(f"{head} {{")
+        for number, some in enumerate(steps):
+            lines += [f"  if (pass == {number}) {{", *_assignments(some), "  }"]
+        lines.append("}")
+    along = _ENTRY.replace("double m,", "double m, double h,")
+    terms = [(name, f"{name} + {text}") for name, text in row.tangents]
+    needed = row.steps(*(text for _, text in terms))
+    value, slope, curvature = map(_of_statistics, (row.value, row.slope, row.curvature))
+    lines += [
+        *_function_of("double reduction(const Statistics& of)", (), f"    return {value};"),
+        *_function_of(f"double slope({_ENTRY})", row.steps(row.slope), f"    return {slope};"),
+        *_function_of(
+            f"double curvature({along})", row.steps(row.curvature), f"    return {curvature};"
+        ),
+        *_function_of(f"void add_tangents({along.replace('const ', '')})", [*needed, *terms]),
+    ]
+    return "\n".join([*lines, "#endif"])
+
+
+def _statistics() -> str:
+    """Return the kernels' functions for the reduction with code REDUCE."""
+    head = "struct Statistics {\n  double a, b, c, da, db;\n};\n"
+    bodies = map(_statistic, range(FIRST, FIRST + len(STATISTICS)), STATISTICS)
+    return "\n".join([head, *bodies, ""])
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "functions": functions,
     "activations": functools.partial(_activations, ACTIVATIONS),
     "scores": functools.partial(_activations, SCORES),
+    "statistics": _statistics,
 }
 """Text that replaces the lines ``//@ name`` of the sources."""

@@ -1,4 +1,7 @@
-"""Sums and extremes over the entries of rows: launches of kernels/neighbours.cu."""
+"""Sums, extremes and medians over the entries of rows.
+
+Launches of kernels/neighbours.cu and kernels/medians.cu.
+"""
 
 from __future__ import annotations
 
@@ -143,6 +146,23 @@ def extremes(
         rows.weight, most, values, width, partial, firsts, accumulate, out.array, out.stride,
         out.first, argextremes,
     )  # fmt: skip
+
+
+def medians(
+    rt: Runtime,
+    rows: Rows,
+    values: DeviceArray,
+    width: int,
+    out: Columns,
+    accumulate: bool,
+    argmedians: DeviceArray | None = None,
+) -> None:
+    """`out` (+)= the column-wise lower median, and the entries that attain it."""
+    args = (
+        rows.count, rows.offsets, rows.nodes, rows.edges, rows.weighted, rows.weight, values, width,
+        accumulate, out.array, out.stride, out.first, argmedians,
+    )  # fmt: skip
+    rt.launch("medians", "median_rows", values.dtype, blocks(rows.count * width, 1), THREADS, args)
 
 
 def dot(

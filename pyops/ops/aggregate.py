@@ -1,4 +1,4 @@
-"""Declaration of `aggregate`: message reduction by sum, mean, maximum or minimum."""
+"""Declaration of `aggregate`: reduction of the messages into each destination."""
 
 from __future__ import annotations
 
@@ -31,17 +31,32 @@ def aggregate(
     weight: Annotated[Array, "num_edges"] | None = None,
     own: Annotated[Array, "num_dst, own_width"] | None = None,
     *,
-    reduce: Literal["sum", "mean", "max", "min"] = "sum",
+    reduce: Literal[
+        "sum", "mean", "max", "min", "median", "mul", "powermean", "softmax", "std", "var"
+    ] = "sum",
+    temperature: float = 1.0,
+    power: float = 1.0,
 ) -> Annotated[Array, "num_dst, x_width+edge_width+own_width"]:
-    r"""Sum, mean, maximum or minimum of the messages into each destination.
+    r"""Reduction of the messages into each destination, by column.
 
     .. math:: y_i = \bigl(\operatorname{reduce}_{e = (j \to i)} w_e\, (x_j \mid f_e)
               \bigm| z_i\bigr)
 
-    A message is the features of the source, those of the edge, or both side by side. Maxima and
-    minima are taken columnwise; their gradient goes to the entry that attains the extreme (argmax
-    or argmin), the first of equals. A destination without entries gets 0. The destination's own
-    features may be appended.
+    A message is the features of the source, those of the edge, or both side by side. A destination
+    without entries gets 0. The destination's own features may be appended. Of the messages m of k
+    entries:
+
+    * ``"sum"``, ``"mean"``, ``"mul"`` (product); derivatives of a product are exact where
+      messages are 0.
+    * ``"max"``, ``"min"``, ``"median"`` (the lower one of an even number); the gradient goes to
+      the entry that attains it (argmax, argmin), the first of equals.
+    * ``"var"``, :math:`\sum_e (m_e - \bar m)^2/k`, and ``"std"``, its square root, whose
+      derivative is 0 where all messages are equal.
+    * ``"softmax"``, :math:`\sum_e p_e m_e` with p the softmax over the entries of
+      ``temperature`` times m.
+    * ``"powermean"``, :math:`(\sum_e m_e^p/k)^{1/p}` with p = ``power``, and the geometric mean
+      of magnitudes for p = 0; NaN where a power of a negative message is not real. Derivatives
+      that are infinite, at messages of 0, are replaced by 0.
 
     Parameters
     ----------
@@ -54,8 +69,12 @@ def aggregate(
         Weights w of the edges.
     own : array, shape (num_dst, own_width), optional
         Features z of the destination nodes.
-    reduce : {"sum", "mean", "max", "min"}
-        Reduction of the messages; a mean is divided by their number.
+    reduce : {"sum", "mean", "max", "min", "median", "mul", "powermean", "softmax", "std", "var"}
+        Reduction of the messages.
+    temperature : float
+        Factor of the messages in the softmax.
+    power : float
+        Exponent p of the mean of powers.
 
     Returns
     -------
@@ -64,8 +83,13 @@ def aggregate(
 
     Notes
     -----
-    Time O(E W) for E entries and messages of width W. Memory beside inputs and results: none; for
-    gradients of maxima and minima 16 bits for each element of the result.
+    Time O(E W) for E entries and messages of width W, a median as many passes over the entries as
+    a number has bits. Memory beside inputs and results: none; for gradients of extremes and
+    medians 16 bits for each element of the result, for those of products, means of powers,
+    softmax, deviations and variances three float64, five for second derivatives.
+
+    `StdAggregation` of PyTorch Geometric returns 0 for a variance below 1e-5, `PowerMeanAggregation`
+    clamps messages to [0, 100]; nothing is clamped here.
 
     References
     ----------

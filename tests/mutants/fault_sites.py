@@ -40,6 +40,7 @@ BLIND = {
 """Tests that do not depend on the results of kernels, or check no more of them than others do."""
 ABOUT = {
     "activations": "gno_kernel",
+    "aggregate": "aggregate",
     "attention": "gat gat_v2 segment_softmax transformer_conv",
     "broadcasting": "elementwise",
     "dimenet": "dimenet_aggregate radial_basis spherical_basis spherical_harmonics",

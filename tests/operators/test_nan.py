@@ -7,14 +7,14 @@ import pytest
 
 from pyops import Graph
 
-from ..support.cases import ANGULAR, PHASES, SOFTMAX, VARIANTS
+from ..support.cases import ANGULAR, PHASES, SELECTING, SOFTMAX, STATISTICS, VARIANTS
 
-# Softmax is tested in test_attention.py, extremes in test_infinities.py.
-EXTREMES = "max", "min"
+# Softmax is tested in test_attention.py, extremes in test_infinities.py, statistics in
+# test_aggregate.py.
 TABLE = [
     case
     for case in VARIANTS
-    if case.op not in SOFTMAX and dict(case.choices).get("reduce") not in EXTREMES
+    if case.op not in SOFTMAX and dict(case.choices).get("reduce") not in (*SELECTING, *STATISTICS)
 ]
 SMOOTH = [case for case in TABLE if "relu" not in dict(case.choices).values()]
 WIDTHS = {"hidden": 3, "in_features": 2, "out_features": 3, "columns": 3, "channels": 2}

@@ -25,6 +25,10 @@ EVERY = OPERATORS | COMPOUNDS
 SOFTMAX = {name for name in OPERATORS if name in ("gat", "gat_v2", "transformer_conv")}
 SOFTMAX |= OPERATORS.keys() & {"segment_softmax"}
 """Operators with a softmax over the incoming edges."""
+STATISTICS = "mul", "powermean", "softmax", "std", "var"
+"""Reductions that are no sums of some of the messages."""
+SELECTING = "max", "min", "median"
+"""Reductions whose results are single messages."""
 PAIRED = [name for name, op in OPERATORS.items() if "exclude" in op.signature.options]
 """Operators on pairs of consecutive edges, with the same nodes as sources and destinations."""
 ANGULAR = [name for name in PAIRED if "vectors" in OPERATORS[name].signature.inputs]
@@ -142,6 +146,9 @@ class Case:
         for name in sorted(follows, key=lambda name: len(follows[name].names)):
             sizes[name] = follows[name].value(sizes)
         options = dict(self.choices)
+        options |= {"softmax": {"temperature": 0.7}, "powermean": {"power": 2.5}}.get(
+            options.get("reduce"), {}
+        )
         options |= {o.name: sizes[o.name] for o in op.signature.options.values() if o.is_size}
         for i in op.signature.indexed.values():
             if options[i.option] == i.choice:  # any row, and -1 for none
@@ -157,7 +164,7 @@ class Case:
         inputs = op.signature.inputs.values()
         given = [i for i in inputs if i.name not in self.absent]
         arrays = {i.name: None for i in inputs} | {"h" + i.name: None for i in inputs}
-        arrays |= {i.name: draw(i.shape, _law(rng, i.name)) for i in given}
+        arrays |= {i.name: draw(i.shape, _law(rng, i.name, options)) for i in given}
         arrays |= {"g" + name: draw(shape) for name, shape in op.signature.results.items()}
         arrays |= {"h" + i.name: draw(i.shape) for i in given}
         if options.get("activation") == "relu" and "coords" in arrays:
@@ -168,10 +175,17 @@ class Case:
         return problem
 
 
-def _law(rng, name):
-    """Return the distribution of an input: distances up to beyond the cutoff, others normal."""
+def _law(rng, name, options):
+    """Return the distribution of an input: distances up to beyond the cutoff, others normal.
+
+    Means of powers are of positive messages, products of messages whose magnitudes are near 1.
+    """
     if name == "distances":
         return lambda shape: rng.uniform(0.05, 1.15, shape)
+    if options.get("reduce") == "powermean" and name != "own":
+        return lambda shape: rng.uniform(0.5, 1.5, shape)
+    if options.get("reduce") == "mul" and name != "own":
+        return lambda shape: rng.choice([-1, 1], shape) * rng.uniform(0.998, 1.002, shape)
     return rng.standard_normal
 
 
@@ -205,7 +219,7 @@ def variants(op):
     options = [o for o in signature.options.values() if o.choices]
     optional = [i.name for i in signature.inputs.values() if i.optional]
     whole = [*itertools.product(*(enumerate(o.choices) for o in options))]
-    if len(whole) > 8:
+    if len(whole) > 8 and len(options) > 1:
         whole = [some for some in whole if sum(place for place, _ in some) % 2 == 0]
     for number, some in enumerate(whole):
         choices = [choice for _, choice in some]

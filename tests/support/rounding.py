@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..reference import reference
-from .cases import SOFTMAX
+from .cases import SELECTING, SOFTMAX, STATISTICS
 
 
 def bounds(problem, phase, dtype):
@@ -19,9 +19,10 @@ def bounds(problem, phase, dtype):
     problem = problem.map(np.float64)
     sensitive = problem.arrays.keys() & {"basis", "distances"} or "max_degree" in problem.options
     normalised = problem.op.name in SOFTMAX or problem.options.get("norm") == "layer"
-    if sensitive or normalised:
+    statistics = problem.options.get("reduce") in STATISTICS
+    if sensitive or normalised or statistics:
         return _sensitivities(problem, phase, np.finfo(dtype).eps)
-    extreme = problem.options.get("reduce") in ("max", "min")  # selects one term
+    extreme = problem.options.get("reduce") in SELECTING
     # Excluded pairs are added and subtracted again; angular terms have either sign.
     every = {"exclude": "bound" if "vectors" in problem.arrays else "none"}
     bounding = _bounding(problem, reduce="sum") if extreme else _bounding(problem, **every)

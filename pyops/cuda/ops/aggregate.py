@@ -1,4 +1,4 @@
-"""Messages of the entries, reduced by sum, mean, maximum or minimum, on a device."""
+"""Messages of the entries, reduced by destination, on a device."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
+from .. import _statistics as statistics
 from .._array import DeviceArray, required
 from .._neighbours import Columns, Rows
 from .._written import Written
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from .._declared import Aggregate
     from .._runtime import Runtime
 
-MEAN, MAX = 2, 3
+MEAN, MAX, MEDIAN = 2, 3, 5
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,11 @@ def forward(rt: Runtime, a: Aggregate) -> None:
     """Compute y."""
     for part in _parts(a):
         rows, out = _incoming(a, part, a.weight), Columns(a.y, _width(a), part.first)
-        if a.reduce >= MAX:
+        if a.reduce > MEDIAN:
+            _kept(rt, a, part).reduce(out, a.accumulate)
+        elif a.reduce == MEDIAN:
+            neighbours.medians(rt, rows, part.values, part.width, out, a.accumulate)
+        elif a.reduce >= MAX:
             most = a.reduce == MAX
             neighbours.extremes(rt, rows, most, part.values, part.width, out, a.accumulate)
         else:
@@ -85,15 +90,32 @@ def forward(rt: Runtime, a: Aggregate) -> None:
 
 
 def _argextremes(rt: Runtime, a: Aggregate) -> DeviceArray | None:
-    """Return the argmax or argmin entries by destination and column; None for sum and mean."""
+    """Return the entries of extremes or medians by destination and column; None for sum and mean."""
     if a.reduce < MAX:
         return None
     found = rt.empty((a.num_dst, _width(a)), "int64")
     for part in _parts(a):
         rows, out = _incoming(a, part, a.weight), Columns(None, _width(a), part.first)
+        if a.reduce == MEDIAN:
+            neighbours.medians(rt, rows, part.values, part.width, out, False, found)
+            continue
         most = a.reduce == MAX
         neighbours.extremes(rt, rows, most, part.values, part.width, out, False, found)
     return found
+
+
+def _kept(
+    rt: Runtime,
+    a: Aggregate,
+    part: _Part,
+    tangents: DeviceArray | None = None,
+    hweight: DeviceArray | None = None,
+) -> statistics.Messages:
+    """Return the messages of a part for reductions that are determined by statistics."""
+    number = {statistics.POWERMEAN: a.power, statistics.SOFTMAX: a.temperature}.get(a.reduce, 1.0)
+    return statistics.Messages(
+        rt, a.graph, a.reduce, number, part.values, part.of_edges, a.weight, tangents, hweight
+    )
 
 
 class _Derivatives:
@@ -135,9 +157,18 @@ class _Derivatives:
 
 def backward(rt: Runtime, a: Aggregate) -> None:
     """Compute gx, gedge, gweight and gown, as requested."""
-    derivatives, written = _Derivatives(rt, a), Written(a)
+    written = Written(a)
+    derivatives = _Derivatives(rt, a) if a.reduce <= MEDIAN else None
     for part in _parts(a):
         out = a.array(f"g{part.name}")
+        if derivatives is None:
+            kept, gy = _kept(rt, a, part), Columns(a.gy, _width(a), part.first)
+            kept.find()
+            if out is not None:
+                kept.by_table(gy, out, a.accumulate)
+            if a.gweight is not None:
+                kept.by_weight(gy, a.gweight, written("gweight"))
+            continue
         if out is not None:
             derivatives.by_values(part, a.weight, out, a.accumulate)
         if a.gweight is not None:
@@ -149,9 +180,13 @@ def backward(rt: Runtime, a: Aggregate) -> None:
 
 def double_backward(rt: Runtime, a: Aggregate) -> None:
     """Compute dx, dedge, dweight, down and dgy, as requested."""
-    derivatives, written = _Derivatives(rt, a), Written(a)
+    written = Written(a)
+    derivatives = _Derivatives(rt, a) if a.reduce <= MEDIAN else None
     for part in _parts(a):
         tangent, out = a.array(f"h{part.name}"), a.array(f"d{part.name}")
+        if derivatives is None:
+            _along_tangents(rt, a, part, tangent, out, written)
+            continue
         if a.hweight is not None and out is not None:
             derivatives.by_values(part, a.hweight, out, written(f"d{part.name}"))
         if a.hweight is not None and a.dgy is not None:
@@ -170,3 +205,25 @@ def double_backward(rt: Runtime, a: Aggregate) -> None:
             _add_own(a, a.hown, a.accumulate, a.dgy)
         elif a.own_width:
             written.clear("dgy own", _columns(a, a.dgy, a.x_width + a.edge_width))
+
+
+def _along_tangents(
+    rt: Runtime,
+    a: Aggregate,
+    part: _Part,
+    tangent: DeviceArray | None,
+    out: DeviceArray | None,
+    written: Written,
+) -> None:
+    """Differentiate a reduction that is determined by statistics, and its gradients."""
+    if tangent is None and a.hweight is None:
+        return
+    kept = _kept(rt, a, part, tangent, a.hweight)
+    kept.find()
+    dgy = Columns(a.dgy, _width(a), part.first)
+    kept.find_tangents(dgy, a.dgy is not None and written(f"dgy {part.name}"))
+    gy = Columns(a.gy, _width(a), part.first)
+    if out is not None:
+        kept.by_table(gy, out, written(f"d{part.name}"))
+    if a.dweight is not None:
+        kept.by_weight(gy, a.dweight, written("dweight"))

@@ -34,6 +34,22 @@ class Entries(NamedTuple):
         start = float("-inf" if kind == "amax" else "inf")
         return _reduce(self.dst, self.num_dst, terms, start, kind)
 
+    def product(self, terms: Tensor) -> Tensor:
+        """Multiply over the incoming entries of each destination; 1 if there are none."""
+        return _reduce(self.dst, self.num_dst, terms, 1.0, "prod")
+
+    def median(self, terms: Tensor) -> Tensor:
+        """Return the lower median over the incoming entries; 0 if there are none."""
+        # An entry beyond the destinations: there may be none else.
+        terms = torch.cat([terms, terms.new_zeros(1, terms.shape[1])])
+        dst = torch.cat([self.dst, self.dst.new_full((1,), self.num_dst)]).unsqueeze(1)
+        ranks = terms.argsort(0).argsort(0)
+        order = (dst * terms.shape[0] + ranks).argsort(0)
+        degrees = self.degrees(terms).long()
+        middle = degrees.cumsum(0) - degrees + (degrees - 1).clamp(min=0) // 2
+        found = terms.gather(0, order.index_select(0, middle))
+        return torch.where(degrees.unsqueeze(1) > 0, found, torch.zeros_like(found))
+
     def softmax(self, scores: Tensor) -> Tensor:
         """Apply softmax over the incoming entries of each destination."""
         top = self.extreme(scores, "amax")

@@ -24,6 +24,8 @@ def aggregate(
     own: MaybeTensor,
     *,
     reduce: str,
+    temperature: float,
+    power: float,
 ) -> Tensor:
     parts = [] if x is None else [x.index_select(0, graph.src)]
     parts += [] if edge is None else [graph.gather_edges(edge)]
@@ -34,10 +36,36 @@ def aggregate(
     if reduce in ("max", "min"):
         y = graph.extreme(messages, f"a{reduce}")
         y = torch.where(degrees > 0, y, torch.zeros_like(y))
-    else:
+    elif reduce == "mul":
+        y = graph.product(messages)
+        y = torch.where(degrees > 0, y, torch.zeros_like(y))
+    elif reduce == "median":
+        y = graph.median(messages)
+    elif reduce == "softmax":
+        y = graph.sum_incoming(graph.softmax(temperature * messages) * messages)
+    elif reduce == "sum":
         y = graph.sum_incoming(messages)
-        y = y / degrees.clamp(min=1) if reduce == "mean" else y
+    else:
+        y = _of_means(graph, messages, reduce, degrees.clamp(min=1), power)
     return y if own is None else torch.cat([y, own], 1)
+
+
+def _of_means(
+    graph: Entries, messages: Tensor, reduce: str, counts: Tensor, power: float
+) -> Tensor:
+    """Return a reduction that follows from means of functions of the messages."""
+    if reduce == "powermean":
+        if power == 0:
+            y = (graph.sum_incoming(messages.abs().log()) / counts).exp()
+        else:
+            y = (graph.sum_incoming(messages.pow(power)) / counts).pow(1 / power)
+        return torch.where(graph.degrees(messages).unsqueeze(1) > 0, y, torch.zeros_like(y))
+    mean = graph.sum_incoming(messages) / counts
+    if reduce == "mean":
+        return mean
+    deviations = messages - mean.index_select(0, graph.dst)
+    variance = graph.sum_incoming(deviations * deviations) / counts
+    return variance.sqrt() if reduce == "std" else variance
 
 
 def degree_normalised(graph: Entries, x: Tensor, weight: MaybeTensor) -> Tensor:

@@ -234,7 +234,7 @@ def test_threads():
             r"x: expected shape .*, got \(2, 3\)",
         ),
         (
-            lambda: pj.aggregate(pyops.Graph([0], [0]), jnp.zeros((1, 3)), reduce="median"),
+            lambda: pj.aggregate(pyops.Graph([0], [0]), jnp.zeros((1, 3)), reduce="mode"),
             ValueError,
             "reduce: expected one of",
         ),

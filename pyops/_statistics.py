@@ -1,0 +1,198 @@
+"""Table of the reductions that are determined by statistics of the messages into a destination.
+
+The kernels are expanded from the table (fypp imports this file), so it imports nothing of pyops.
+Formulas are Fortran expressions, evaluated in float64 for each column: of a message `m` and its
+tangent `h`; of the number `k` of messages and the option `t`; of the statistics `a`, `b`, `c` of
+the destination and the derivatives `da`, `db` along the tangents; and of the quantities in
+`shared`.
+
+Compilers evaluate both sides of a `merge`, so an operand on the side that is not selected may
+neither divide by zero nor overflow, see `_functions`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Steps = tuple[tuple[str, str], ...]
+"""Assignments in order: a name and its formula."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over the messages: steps with the first one, with each of them, and after all."""
+
+    first: Steps
+    each: Steps
+    after: Steps = ()
+
+    def __iter__(self) -> Iterator[Steps]:
+        return iter((self.first, self.each, self.after))
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A reduction y of messages, with its first and second derivatives."""
+
+    name: str
+    passes: tuple[Pass, ...]
+    value: str
+    """The result, from the statistics."""
+    slope: str
+    """Derivative `d` of the result by a message."""
+    curvature: str
+    """Derivative of `d` along the tangents."""
+    tangents: Steps
+    """Terms of `da` and `db`, which are their sums over the messages."""
+    shared: Steps = ()
+    option: str = ""
+    """Option that gives t."""
+
+    def steps(self, *formulas: str) -> list[tuple[str, str]]:
+        """Return the quantities that formulas need, in order of evaluation."""
+        known = [*self.shared, ("d", self.slope)]
+        needed = set(words(" ".join(formulas)))
+        for name, text in reversed(known):
+            needed |= set(words(text)) if name in needed else set()
+        return [(name, text) for name, text in known if name in needed]
+
+
+def words(text: str) -> list[str]:
+    """Return the names in a formula."""
+    return re.findall(r"\b[a-z]\w*", text)
+
+
+def fortran(formula: str) -> str:
+    """Return the formula with constants of float64."""
+    return re.sub(r"\d+\.\d+(e-?\d+)?", r"\g<0>_c_double", formula)
+
+
+def quantities() -> list[str]:
+    """Return the names of all shared quantities, and of the slope."""
+    return sorted({name for row in STATISTICS for name, _ in row.shared} | {"d"})
+
+
+# Deviations from the first message: equal messages have a variance of exactly 0.
+_MEAN = Pass((("c", "m"), ("a", "0.0")), (("a", "a + (m - c)"),), (("a", "c + a/k"),))
+_SQUARES = (("b", "0.0"),), (("b", "b + (m - a)*(m - a)"),)
+
+# Underflows less than exp of a large negative argument, whose vectorised forms raise exceptions.
+_EXP = "exp(merge(-700.0, t*m - a, t*m - a < -700))"
+
+
+def _is_zero(x: str) -> str:
+    """Return 1 for a number smaller than 2**-1000 in magnitude, else 0, without a condition.
+
+    Compilers propagate conditions: they would replace a divisor ``merge(1.0, x, x == 0)`` by x
+    where the quotient is selected for x /= 0, and divide by 0 before they select.
+    """
+    return f"1 - aint(min(abs({x}), 9.332636185032189e-302)*1.0715086071862673e301)"
+
+
+# Messages in units of the one of largest magnitude, or of smallest for t <= 0, so that no power
+# overflows.
+_LARGER = "(t > 0 .and. abs(m) > a) .or. (t <= 0 .and. abs(m) < a)"
+_TERM = "merge(log(abs(q)), merge(q**t, 0.0, z == 0), t == 0)"
+_SCALED = ("r", "m/c"), ("z", _is_zero("r")), ("q", "r + z")
+_MEAN_OF_POWERS = (
+    ("z", _is_zero("b")),
+    ("r", _is_zero("t")),
+    ("q", "merge(((b + z)/k)**(1/(t + r)), 0.0, z == 0)"),
+    ("a", "merge(0.0, c*merge(exp(b/k), q, t == 0), a == 0)"),
+)
+
+STATISTICS = (
+    Statistic(
+        "mul",
+        (
+            Pass(
+                (("a", "1.0"), ("b", "0.0")),  # product of the others than 0, number of zeros
+                (("z", _is_zero("m")), ("a", "a*(m + z)"), ("b", "b + z")),
+            ),
+        ),
+        value="merge(a, 0.0, b == 0)",
+        slope="merge(a/q, 0.0, o == 0)",
+        curvature=(
+            "merge((da - merge(h, 0.0, z == 0)/q)*a/q, "
+            "merge((db - merge(0.0, h, z == 0))*a/q, 0.0, o == 1), o == 0)"
+        ),
+        tangents=(("da", "merge(h, 0.0, z == 0)/q"), ("db", "merge(0.0, h, z == 0)")),
+        shared=(("z", _is_zero("m")), ("q", "m + z"), ("o", "b - z")),
+    ),
+    Statistic(
+        "powermean",
+        (
+            Pass(
+                (("a", "abs(m)"),),
+                (("a", f"merge(abs(m), a, {_LARGER})"),),
+                (("c", "merge(1.0, a, a == 0 .or. a - a /= 0)"),),
+            ),
+            Pass(
+                (("b", "0.0"),),
+                (*_SCALED, ("b", f"b + {_TERM}")),
+                _MEAN_OF_POWERS,
+            ),
+        ),
+        value="a",
+        slope="merge(q**(t - 1), merge(1.0, 0.0, t == 1), z == 0)/k",
+        curvature=(
+            "merge((t - 1)*merge(q**(t - 2), merge(1.0, 0.0, t == 2), z == 0)"
+            "*(h - r*da)/(k*s), 0.0, o == 0)"
+        ),
+        tangents=(("da", "d*h"),),
+        shared=(
+            ("o", _is_zero("a")),
+            ("s", "a + o"),
+            ("r", "merge(m/s, 0.0, o == 0)"),
+            ("z", _is_zero("r")),
+            ("q", "r + z"),
+        ),
+        option="power",
+    ),
+    Statistic(
+        "softmax",
+        (
+            Pass((("a", "t*m"),), (("a", "merge(t*m, a, t*m > a)"),)),
+            Pass(
+                (("b", "0.0"), ("c", "0.0")),
+                (("q", _EXP), ("b", "b + q"), ("c", "c + q*m")),
+                (("b", "1/b"), ("c", "c*b")),
+            ),
+        ),
+        value="c",
+        slope="q*z",
+        curvature="q*t*((h - da)*z + h - db)",
+        tangents=(("da", "q*h"), ("db", "d*h")),
+        shared=(("q", f"{_EXP}*b"), ("z", "1 + t*(m - c)")),
+        option="temperature",
+    ),
+    Statistic(
+        "std",
+        (
+            _MEAN,
+            Pass(
+                *_SQUARES,
+                (("b", "sqrt(b/k)"), ("z", _is_zero("b")), ("c", "(1 - z)/(k*(b + z))")),
+            ),
+        ),
+        value="b",
+        slope="(m - a)*c",
+        curvature="(h - da - d*k*db)*c",
+        tangents=(("da", "h/k"), ("db", "d*h")),
+    ),
+    Statistic(
+        "var",
+        (_MEAN, Pass(*_SQUARES, (("b", "b/k"),))),
+        value="b",
+        slope="2*(m - a)/k",
+        curvature="2*(h - da)/k",
+        tangents=(("da", "h/k"),),
+    ),
+)
+FIRST = 6
+"""Code of the first of them among the reductions of `aggregate`."""
