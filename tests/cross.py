@@ -28,7 +28,8 @@ WINE = "/usr/lib/wine/wine64"
 PACKAGES = "numpy", "pytest", "hypothesis", "autograd", "matplotlib", "scikit-fem", "scipy"
 PACKAGES += "threadpoolctl", "tqdm"
 # Every operator against its reference, by each argument; emulation is slow.
-TESTS = "test_forward.py", "test_known_values.py", "test_reductions.py", "test_partials.py"
+TESTS = "operators/test_forward.py", "families/test_known_values.py"
+TESTS += "families/test_reductions.py", "operators/test_partials.py"
 
 
 def say(message):
@@ -212,7 +213,7 @@ def main():
     wheel = build_wheel()
     python = make_environment()
     install_wheel(python, wheel)
-    arguments = sys.argv[1:] or [f"tests/operators/{name}" for name in TESTS]
+    arguments = sys.argv[1:] or [f"tests/{name}" for name in TESTS]
     passed = test_wheel(python, arguments)
     twin = *python, ARM / "tree" / "examples" / "fortran" / "twin.py"
     pkg_config = run(*python, "-m", "pyops", "--pkgconfigdir", cwd=ARM).strip()

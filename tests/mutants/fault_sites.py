@@ -27,15 +27,15 @@ BLIND = {
     "compat/* frameworks/* operators/test_onnx": (
         "front ends, which call the same kernels or those of devices; for nodes see below"
     ),
-    "operators/test_registry process/test_installation process/test_prefix": (
+    "declarations/test_registry process/test_installation process/test_prefix": (
         "build files, names and packages"
     ),
     "process/test_coexistence process/test_fork process/test_interrupts process/test_memory "
     "process/test_resources": "processes, threads, signals, memory",
     "process/test_examples": "programs, whose operators are all in the table",
-    "operators/test_blocks operators/test_check_gradients operators/test_graph_refusals "
-    "operators/test_objects operators/test_reference "
-    "operators/test_refusals operators/test_stubs": "Python alone, and the references",
+    "declarations/test_blocks declarations/test_objects declarations/test_stubs "
+    "graph/test_refusals operators/test_check_gradients operators/test_reference "
+    "operators/test_refusals": "Python alone, and the references",
 }
 """Tests that do not depend on the results of kernels, or check no more of them than others do."""
 ABOUT = {
@@ -49,7 +49,7 @@ ABOUT = {
     "orthonormal": "elem_scale lno_decode lno_encode ono_decode ono_encode orthonormalize",
     "reductions": "elementwise",
 }
-"""Operators that tests/operators/test_<name>.py checks; others check all, or are parametrized."""
+"""Operators that tests/families/test_<name>.py checks; others check all, or are parametrized."""
 OF_KERNELS = "derivatives", "forward"
 """Tests that detect most faults of kernels, which run first."""
 OF_NODES = (
@@ -105,8 +105,9 @@ def operators(changed: Path) -> set[str]:
     return {name for name in OPERATORS if _reached()[name] & kernels}
 
 
-def _paths(names: Iterable[str]) -> set[str]:
-    return {f"operators/test_{name}" for name in names}
+def _named(found: Iterable[str], names: set[str]) -> set[str]:
+    """Return those of the tests that have one of these names, in any folder."""
+    return {path for path in found if path.rpartition("/test_")[2] in names}
 
 
 def tests(changed: Path) -> list[list[str]]:
@@ -122,7 +123,7 @@ def tests(changed: Path) -> list[list[str]]:
     reached = operators(changed)
     about = {name for name, of in ABOUT.items() if not reached.isdisjoint(of.split())}
     if reached:
-        seeing -= _paths(ABOUT.keys() - about)
-    sharp = _paths({changed.stem, *about, *OF_KERNELS}) & seeing
+        seeing -= _named(seeing, ABOUT.keys() - about)
+    sharp = _named(seeing, {changed.stem, *about, *OF_KERNELS})
     stages = [[f"tests/{name}.py" for name in sorted(s)] for s in (sharp, seeing - sharp)]
     return stages if reached else [*stages, OF_NODES[-1]]

@@ -1,1 +1,1 @@
-"""Checks of every operator, over the operator table, and of properties of single operators."""
+"""Checks of every operator, over the operator table."""

@@ -9,8 +9,8 @@ from pyops import Graph
 
 from ..support.cases import ANGULAR, PHASES, SELECTING, SOFTMAX, STATISTICS, VARIANTS
 
-# Softmax is tested in test_attention.py, extremes in test_infinities.py, statistics in
-# test_aggregate.py.
+# Softmax and statistics are tested in families/test_attention.py and test_aggregate.py, extremes
+# in test_infinities.py.
 TABLE = [
     case
     for case in VARIANTS

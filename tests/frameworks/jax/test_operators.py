@@ -19,7 +19,7 @@ import pyops  # noqa: E402
 import pyops.jax as pj  # noqa: E402
 from pyops.jax._call import Call, text_of  # noqa: E402
 
-from ...operators.test_indices import ARGUMENTS, GOOD, INDEXED, LOSSY, with_rows  # noqa: E402
+from ...graph.test_indices import ARGUMENTS, GOOD, INDEXED, LOSSY, with_rows  # noqa: E402
 from ...support.small_cases import FEW, OPERATORS, arguments  # noqa: E402
 from .examples import Example, assert_trees_close  # noqa: E402
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 import pyops.torch as pt  # noqa: E402
 from pyops.compat.pylibcugraphops.pytorch import CSC, HeteroCSC  # noqa: E402
 
-from ...operators.test_indices import ARGUMENTS, GOOD, INDEXED, LOSSY, with_rows  # noqa: E402
+from ...graph.test_indices import ARGUMENTS, GOOD, INDEXED, LOSSY, with_rows  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 

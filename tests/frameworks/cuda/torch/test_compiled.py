@@ -6,9 +6,9 @@ import weakref
 import numpy as np
 import pytest
 
-from ...support.small_cases import FEW, OPERATORS, arguments
-from .host import COMPILER
-from .test_torch import platform as platform  # a fixture
+from ....support.small_cases import FEW, OPERATORS, arguments
+from ..host import COMPILER
+from .test_calls import platform as platform  # a fixture
 
 pytestmark = [
     pytest.mark.skipif(COMPILER is None, reason="no C++ compiler"),

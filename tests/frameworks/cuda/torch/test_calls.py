@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ...support.cases import representative
-from .host import COMPILER
-from .platform import Platform, to_device
+from ....support.cases import representative
+from ..host import COMPILER
+from ..platform import Platform, to_device
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 torch = pytest.importorskip("torch")

@@ -6,9 +6,9 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from .host import COMPILER
-from .platform import memory_of
-from .test_torch import platform as platform  # a fixture
+from ..host import COMPILER
+from ..platform import memory_of
+from .test_calls import platform as platform  # a fixture
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 torch = pytest.importorskip("torch")

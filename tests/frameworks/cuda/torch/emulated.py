@@ -7,7 +7,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .platform import Platform, to_device
+from ..platform import Platform, to_device
 
 HOST, DEVICE = torch.device("cpu"), torch.device("cuda", 0)
 WAITS = {"cpu", "item", "tolist", "nonzero", "equal", "__bool__", "__int__", "__float__", "any"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .host import COMPILER
+from ..host import COMPILER
 
 pytestmark = [
     pytest.mark.skipif(COMPILER is None, reason="no C++ compiler"),
@@ -16,7 +16,7 @@ from pyops.torch import _cuda, nn  # noqa: E402
 from pyops.torch.nn._dimenet import swish  # noqa: E402
 from pyops.torch.nn._edges import routes  # noqa: E402
 
-from .torch_device import DEVICE, Elsewhere, Memory, array, from_numpy, tensor  # noqa: E402
+from .emulated import DEVICE, Elsewhere, Memory, array, from_numpy, tensor  # noqa: E402
 
 NODES, EDGES = 6, 20
 

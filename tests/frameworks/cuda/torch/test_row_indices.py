@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ...support.small_cases import OPERATORS, arguments
-from .host import COMPILER
-from .test_torch import platform as platform  # a fixture
+from ....support.small_cases import OPERATORS, arguments
+from ..host import COMPILER
+from .test_calls import platform as platform  # a fixture
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 torch = pytest.importorskip("torch")

@@ -8,12 +8,12 @@ import pytest
 import pyops
 from pyops._call.broadcast import make_layout, packed, spread
 
+from ..operators.test_bounds import fenced
 from ..support.broadcasts import BINARY, FUNCTIONS, OPERATORS, PAIRS, UNARY, Problem, problem
 from ..support.cases import PHASES
 from ..support.compare import assert_close, assert_same
 from ..support.layouts import LAYOUTS
 from ..support.programs import run
-from .test_bounds import fenced
 
 SOME = "multiply", "power", "exp", "maximum"
 every_phase = pytest.mark.parametrize("phase", PHASES)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from ...support.small_cases import FEW, OPERATORS
+from ....support.small_cases import FEW, OPERATORS
 
 torch = pytest.importorskip("torch")
 
 import pyops.torch as pt  # noqa: E402
 
-from ..torch import examples as operators  # noqa: E402
+from ...torch import examples as operators  # noqa: E402
 
 WHERE = "cuda"
 pytestmark = [

@@ -1,0 +1,1 @@
+"""What follows from the declarations: names, stubs, sizes, parameter blocks."""

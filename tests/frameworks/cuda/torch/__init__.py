@@ -1,0 +1,1 @@
+"""pyops.torch with tensors on a device."""

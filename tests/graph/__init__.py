@@ -1,0 +1,1 @@
+"""Graphs: their construction, indices and conversions, and the search for neighbours."""
