@@ -4,6 +4,8 @@ Writes a tetrahedral mesh into files that ranks map into memory, and starts itse
 Ends with an estimate of weak scaling from what was measured: seconds a row, seconds a message, and
 bytes a second, for the largest halos of the table.
 
+Each rank runs this file, so it is one program.
+
     python -m benchmarks.ranks       five minutes on two quiet cores
     python -m benchmarks.ranks --nodes 50000 --parts 2 16
 """

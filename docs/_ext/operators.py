@@ -1,4 +1,7 @@
-"""Writes a page for every operator, from its declaration, before Sphinx reads the sources."""
+"""Writes a page for every operator, from its declaration, before Sphinx reads the sources.
+
+All sections of a page come from one declaration, so this is one module.
+"""
 
 from __future__ import annotations
 

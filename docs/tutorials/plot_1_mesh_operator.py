@@ -1,3 +1,4 @@
+# One source: a tutorial is one page, which is made of this file.
 r"""
 A graph neural operator on an unstructured mesh
 ===============================================

@@ -1,3 +1,4 @@
+# One source: a tutorial is one page, which is made of this file.
 r"""
 Graph attention on a power grid
 ===============================

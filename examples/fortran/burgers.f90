@@ -1,6 +1,7 @@
 module burgers_flow
   !! Burgers' equation  du/dt + d(u^2/2)/dx = viscosity d2u/dx2  in a periodic box of length 1, by
-  !! finite volumes: a simulation code as it may stand.
+  !! finite volumes: a simulation code as it may stand. One source, as a flow code and the network
+  !! that corrects it are read together.
   use, intrinsic :: iso_fortran_env, only: real64
   implicit none
   private

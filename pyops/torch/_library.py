@@ -4,7 +4,7 @@ Registers for each operator pyops::<op>, <op>_backward, <op>_double_backward and
 <op>_attention if it has attention weights. torch.jit.trace records <op>_traced, which takes
 integers as tensors, because that tracer represents sizes by tensors and integers by constants.
 
-All forms of an operator are registered together, by one module.
+All forms of an operator are registered together, so this is one module.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ that all ranks hold are copied (`replicate`) and summed over ranks (`sum`). Thes
 and the transpose of each is another, so derivatives of every order follow. Between them operators
 run on the own edges of a rank.
 
-Calls of operators, over points and of reductions are composed of the same maps: one module.
+Calls of operators, over points and of reductions are composed of the same maps, so this is
+one module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Every low-level call of pylibcugraphops refuses invalid arguments by their names."""
+"""Every low-level call of pylibcugraphops refuses invalid arguments by their names.
+
+Most tests run over the same table of arguments, so they are one file.
+"""
 
 import inspect
 

@@ -1,4 +1,7 @@
-"""Signatures, types and docstrings as editors and type checkers see them, in the stubs."""
+"""Signatures, types and docstrings as editors and type checkers see them, in the stubs.
+
+The tests share the signatures that stubs are compared with, so they are one file.
+"""
 
 import ast
 import inspect

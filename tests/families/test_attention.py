@@ -1,4 +1,7 @@
-"""Softmax over neighbours in hard cases, and properties of attention operators."""
+"""Softmax over neighbours in hard cases, and properties of attention operators.
+
+Most tests run over the same operators, those with a softmax, so this is one file.
+"""
 
 import numpy as np
 import pytest

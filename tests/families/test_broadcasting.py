@@ -1,4 +1,7 @@
-"""Broadcasting arrays: layouts, outputs, threads, sums of many terms, and refusals."""
+"""Broadcasting arrays: layouts, outputs, threads, sums of many terms, and refusals.
+
+The tests run over the same pairs of shapes, so they are one file.
+"""
 
 import itertools
 

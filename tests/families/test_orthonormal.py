@@ -1,4 +1,7 @@
-"""Orthonormal bases: accuracy, dependent columns, packed blocks, gradients per sample."""
+"""Orthonormal bases: accuracy, dependent columns, packed blocks, gradients per sample.
+
+The tests share bases and measures of their accuracy, so they are one file.
+"""
 
 import numpy as np
 import pytest

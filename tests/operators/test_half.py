@@ -1,4 +1,7 @@
-"""Half precision: arithmetic in float32, and results that are rounded once."""
+"""Half precision: arithmetic in float32, and results that are rounded once.
+
+The tests share the rounding of results and their comparison, so they are one file.
+"""
 
 import functools
 import warnings

@@ -13,6 +13,8 @@ not see, states what else is done with the block:
 
 Values that a Python block prints are compared with the comments after `print`. A block that
 imports a package which is not installed is skipped, as are those that use its names.
+
+Processes run this file by its path, so it is one module.
 """
 
 import ast

@@ -1,4 +1,7 @@
-"""Construction of distributed graphs, transfers of rows, partitions, refusals."""
+"""Construction of distributed graphs, transfers of rows, partitions, refusals.
+
+Ranks are started once for all of these functions, so they are one program.
+"""
 
 import contextlib
 import os

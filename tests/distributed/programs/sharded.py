@@ -1,4 +1,7 @@
-"""Operators of `pyops.jax` over the devices of one process, against those of NumPy on one."""
+"""Operators of `pyops.jax` over the devices of one process, against those of NumPy on one.
+
+The functions share `Sharded` and its comparisons, so they are one program.
+"""
 
 import os
 import re

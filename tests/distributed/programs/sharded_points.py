@@ -1,4 +1,7 @@
-"""Operators over points, and reductions, over the devices of one process, against those of one."""
+"""Operators over points, and reductions, over the devices of one process, against those of one.
+
+The functions share the same problems over points, so they are one program.
+"""
 
 import itertools
 import re

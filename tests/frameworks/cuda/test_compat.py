@@ -1,4 +1,7 @@
-"""Low-level calls of pylibcugraphops with device arrays, against those with host arrays."""
+"""Low-level calls of pylibcugraphops with device arrays, against those with host arrays.
+
+The tests run over the same table of calls, so they are one file.
+"""
 
 import inspect
 import pickle

@@ -1,7 +1,7 @@
 module misuse_test
   !! Programs that go wrong: they get a status and a message, and nodes with NaN in the shape that
   !! the values would have. Without a handler each of these errors stops the program, unless its
-  !! status is watched.
+  !! status is watched. One program: compiling and linking it takes longer than its tests.
   use iso_fortran_env, only: real32, real64, int32, int64
   use listening, only: expect, listen, start_listening, refused, is_void, told, last_status, &
     last_message, watched

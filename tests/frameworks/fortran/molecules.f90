@@ -1,5 +1,6 @@
 module molecules_test
   !! DimeNet's energy of some atoms: forces, and the gradient of a loss of forces.
+  !! One program: all tests differentiate the same few operators on the same edges.
   use iso_fortran_env, only: real32, real64
   use listening, only: expect
   use pyops

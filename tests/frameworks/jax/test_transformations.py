@@ -1,4 +1,7 @@
-"""Every operator of `pyops.jax` inside the transformations of JAX, against the plain call."""
+"""Every operator of `pyops.jax` inside the transformations of JAX, against the plain call.
+
+One file: the tests share the table of transformations and its helpers.
+"""
 
 import functools
 import os

@@ -1,4 +1,7 @@
-"""Front end for PyTorch, over the operator table: derivatives, transformations, compilation."""
+"""Front end for PyTorch, over the operator table: derivatives, transformations, compilation.
+
+Most tests run over the same examples of operators, so this is one file.
+"""
 
 import builtins
 import functools

@@ -1,4 +1,7 @@
-"""Derivatives in other modes of torch: checkpoints, batches, compiled transformations."""
+"""Derivatives in other modes of torch: checkpoints, batches, compiled transformations.
+
+The tests share functions of the operators and their derivatives, so they are one file.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""Layers with device tensors: the results of the host, without unnecessary synchronization."""
+"""Layers with device tensors: the results of the host, without unnecessary synchronization.
+
+Most of the file is one table, of all layers and their arguments, so this is one file.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""GATConv, GATv2Conv and TransformerConv against those of PyTorch Geometric."""
+"""GATConv, GATv2Conv and TransformerConv against those of PyTorch Geometric.
+
+The layers have the same options, so their tests are parametrized in one file.
+"""
 
 import pytest
 

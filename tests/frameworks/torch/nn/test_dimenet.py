@@ -1,4 +1,7 @@
-"""Layers of DimeNet++ against those of PyTorch Geometric."""
+"""Layers of DimeNet++ against those of PyTorch Geometric.
+
+The layers are compared on the same molecules, so this is one file.
+"""
 
 import pickle
 

@@ -1,4 +1,7 @@
-"""softmax, scatter and segment against those of PyTorch Geometric."""
+"""softmax, scatter and segment against those of PyTorch Geometric.
+
+The functions are tested with the same groups of elements, so this is one file.
+"""
 
 import pytest
 

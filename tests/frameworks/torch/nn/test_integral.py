@@ -1,4 +1,7 @@
-"""Layers of neuraloperator against the originals: transforms, neighbourhoods, weights, networks."""
+"""Layers of neuraloperator against the originals: transforms, neighbourhoods, weights, networks.
+
+All layers are compared in the same two precisions, so this is one file.
+"""
 
 import copy
 import itertools

@@ -1,4 +1,7 @@
-"""Layers, functions and graphs refuse invalid arguments by name."""
+"""Layers, functions and graphs refuse invalid arguments by name.
+
+The calls share their tensors and layers, so they are one file.
+"""
 
 import pytest
 

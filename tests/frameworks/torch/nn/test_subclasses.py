@@ -1,4 +1,7 @@
-"""Indices of subclasses of Tensor are converted to plain tensors of the same memory."""
+"""Indices of subclasses of Tensor are converted to plain tensors of the same memory.
+
+Each test runs over the same table of calls, so this is one file.
+"""
 
 import functools
 import inspect

@@ -1,0 +1,171 @@
+"""Layers and samplers of `pyops.torch` on the ranks of a process group."""
+
+import copy
+import functools
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+import pyops.torch as pt
+from pyops.torch import nn
+
+from ...support.graphs import drawn
+from .tensor_problems import random_graph
+
+WITHOUT_LOOPS = {"add_self_loops": False}
+LAYERS = {
+    "GATConv": lambda **k: nn.GATConv(
+        4, 3, 2, add_self_loops=False, edge_dim=2, residual=True, **k
+    ),
+    "GATv2Conv": lambda **k: nn.GATv2Conv(4, 3, 2, add_self_loops=False, edge_dim=2, **k),
+    "TransformerConv": lambda **k: nn.TransformerConv(4, 3, 2, edge_dim=2, beta=True, **k),
+    "NNConv": lambda **k: nn.NNConv(4, 3, network(2, 5, 12), **k),
+    "NNConv of any network": lambda **k: nn.NNConv(
+        4, 3, torch.nn.Sequential(network(2, 5, 12), torch.nn.Tanh()), **k
+    ),
+}
+OF_WEIGHTS = {
+    "GCNConv": lambda **k: nn.GCNConv(4, 3, add_self_loops=False, **k),
+    "SAGEConv": lambda **k: nn.SAGEConv(4, 3, project=True, **k),
+    "GraphConv": lambda **k: nn.GraphConv(4, 3, **k),
+    "CFConv": lambda **_: nn.CFConv(4, 3, 5, network(2, 4, 5), 2.0),
+    "RGCNConv": lambda **k: nn.RGCNConv(4, 3, 2, **k),
+    "GINConv": lambda **k: nn.GINConv(network(4, 5, 3), train_eps=True, **k),
+    "EdgeConv": lambda **k: nn.EdgeConv(network(8, 5, 3), **k),
+}
+"""Layers without features of edges; some have weights or relations."""
+
+
+def network(*widths):
+    first, hidden, last = widths
+    layers = torch.nn.Linear(first, hidden), torch.nn.GELU(), torch.nn.Linear(hidden, last)
+    return torch.nn.Sequential(*layers)
+
+
+def layers(comm):
+    """Layers on a distributed graph against the same layers on the whole graph."""
+    whole, shares = random_graph(comm)
+    rng = np.random.default_rng(1)
+    x, edge = rng.standard_normal((20, 4)), rng.standard_normal((70, 2))
+    rows = {"x": shares.rows["num_dst"], "edge": shares.rows["num_edges"]}
+
+    def derivatives(layer, graph, some, every, mine):
+        """Return y, gradients by the features, sums over ranks, and second derivatives."""
+        leaves = [torch.tensor(a, requires_grad=True) for a in some]
+        parameters = [*layer.parameters()]
+        if isinstance(layer, nn.CFConv):
+            y = layer(leaves[0], graph, leaves[1][:, 0], leaves[1])
+        elif type(layer).__name__ in OF_WEIGHTS:
+            more = [leaves[1][:, 0].exp()] if getattr(layer, "_weighted", False) else []
+            more = [(leaves[1][:, 0] > 0).long()] if isinstance(layer, nn.RGCNConv) else more
+            y = layer(leaves[0], graph, *more) + 0 * leaves[1].sum()
+        else:
+            y = layer(leaves[0], graph, leaves[1])
+        gradients = torch.autograd.grad(y.square().sum(), [*leaves, *parameters], create_graph=True)
+        ranks = 1 if mine is None else comm.size
+        total = sum((g * g).sum() for g in gradients[:2])
+        total = total + sum((g * g).sum() for g in gradients[2:]) / ranks
+        second = torch.autograd.grad(total, [*leaves, *parameters])
+        found = [y, *gradients, *second]
+        if mine is None:
+            places = [rows["x"]] + 2 * ([rows["x"], rows["edge"]] + [None] * len(parameters))
+            found = [f if p is None else f[p] for f, p in zip(found, places, strict=True)]
+        return found
+
+    def same(one, other, name):
+        for place, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert torch.allclose(a, b, 1e-9, 1e-9), (name, place)
+
+    own = x[rows["x"]], edge[rows["edge"]]
+    for name, make in (LAYERS | OF_WEIGHTS | {"Replicated": stacked}).items():
+        for aggr in ("sum", "mean", "max") if name != "Replicated" else (None,):
+            torch.manual_seed(0)
+            layer = (make() if aggr is None else make(aggr=aggr)).double()
+            expected = derivatives(layer, whole, (x, edge), rows, None)
+            if aggr is None:
+                layer = nn.Replicated(layer, comm)
+            same(derivatives(layer, shares.graph, own, rows, rows), expected, (name, aggr))
+        if "NNConv" not in name and name in LAYERS:
+            given = torch.tensor(x), whole, torch.tensor(edge)
+            _, (_, alpha) = layer(*given, return_attention_weights=True)
+            given = torch.tensor(own[0]), shares.graph, torch.tensor(own[1])
+            _, (_, part) = layer(*given, return_attention_weights=True)
+            assert torch.allclose(part, alpha[rows["edge"]], 1e-12)
+    torch.manual_seed(0)
+    module = stacked()
+    layer = nn.Replicated(module, comm)
+    given = torch.tensor(own[0]), shares.graph, torch.tensor(own[1])
+    layer(*given).square().sum().backward()
+    sums = [p.grad.clone() for p in module.parameters()]
+    module.zero_grad()
+    # The mean of equal sums over ranks is that sum.
+    parallel = DistributedDataParallel(layer)
+    parallel(*given).square().sum().backward()
+    assert all(
+        torch.allclose(p.grad, g, 1e-14) for p, g in zip(module.parameters(), sums, strict=True)
+    )
+    copy.deepcopy(layer)(*given)
+    with pytest.raises(TypeError, match="Communicator: cannot be pickled"):
+        pickle.dumps(layer)
+    inner = module.between.forward
+    module.between.forward = functools.partial(checkpoint, inner, use_reentrant=False)
+    found = torch.autograd.grad(layer(*given).square().sum(), [*module.parameters()])
+    assert all(map(torch.equal, found, sums))
+    module.between.forward = inner
+
+
+class Stack(torch.nn.Module):
+    """Layers on the rows of nodes before and after one on a graph."""
+
+    def __init__(self, before, between, after):
+        super().__init__()
+        self.before, self.between, self.after = before, between, after
+
+    def forward(self, x, graph, edge):
+        return self.after(self.between(self.before(x), graph, edge))
+
+
+def stacked():
+    return Stack(network(4, 5, 4), LAYERS["GATConv"](), network(6, 5, 2)).double()
+
+
+def balanced(comm):
+    """A step of DistributedDataParallel on dealt graphs is one on the graphs of all ranks."""
+    rng = np.random.default_rng(0)
+    molecules = [drawn(n, n, 3 * n, n) for n in rng.integers(2, 30, 23).tolist()]
+    values = [torch.tensor(rng.standard_normal((g.num_src, 4))) for g in molecules]
+    costs = [g.num_edges for g in molecules]
+    samplers = [
+        pt.BalancedBatchSampler(costs, 3, num_replicas=comm.size, rank=rank, seed=5)
+        for rank in range(comm.size)
+    ]
+    own = pt.BalancedBatchSampler(costs, 3, seed=5)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 1).double()
+    parallel = DistributedDataParallel(torch.nn.Linear(4, 1).double())
+    parallel.module.load_state_dict(model.state_dict())
+
+    def loss(model, batch):
+        graphs, some = [molecules[i] for i in batch], [values[i] for i in batch]
+        energies = [
+            model(pt.aggregate(g, v)).tanh().sum() for g, v in zip(graphs, some, strict=True)
+        ]
+        return torch.stack(energies).mean()
+
+    for epoch in range(2):
+        for sampler in (own, *samplers):
+            sampler.set_epoch(epoch)
+        loader = torch.utils.data.DataLoader(range(23), batch_sampler=own, collate_fn=list)
+        for batch, *every in zip(loader, *samplers, strict=True):
+            assert batch == every[comm.rank]
+            parallel.zero_grad()
+            loss(parallel, batch).backward()
+            expected = torch.autograd.grad(
+                loss(model, [i for b in every for i in b]), [*model.parameters()]
+            )
+            for one, other in zip(parallel.parameters(), expected, strict=True):
+                assert torch.allclose(one.grad, other, 1e-12)
