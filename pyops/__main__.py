@@ -42,6 +42,7 @@ _SIZES |= {
     "dst_width": 5,
     "own_width": 2,
 }
+_OTHER_SIZE = 3
 
 
 def main() -> int:
@@ -132,10 +133,10 @@ def quick_check(operator: Operator) -> float:
     if signature.output is ANY:
         shapes = ((4, 1, 3), (5, 1)) if len(signature.inputs) == 2 else ((4, 5, 3),)
         return testing.check_gradients(operator, *(rng.uniform(0.1, 0.9, s) for s in shapes))
+    sizes = dict.fromkeys(signature.sizes, _OTHER_SIZE) | _SIZES
     options: Values = {
-        name: _SIZES[name] if o.is_size else o.default for name, o in signature.options.items()
+        name: sizes[name] if o.is_size else o.default for name, o in signature.options.items()
     }
-    sizes = dict(_SIZES)
     for name, size in signature.follows(options, ()).items():
         sizes[name] = size.value(sizes)
     inputs: list[object] = [

@@ -57,6 +57,7 @@ SIZES |= {"x_width": 3, "edge_width": 2, "own_width": 2, "src_width": 3, "dst_wi
 SIZES |= {"heads": 2, "num_bases": 2, "points": 9, "modes": 4, "max_degree": 2}
 SIZES |= {"num_spherical": 7, "num_radial": 6, "exponent": 5, "channels": 4, "middle": 3}
 """Sizes of the examples; those of options with a default are the defaults."""
+OTHER_SIZE = 3
 RESULTS = {
     "forward": "Returns the result, and `saved`, which the derivatives of the same inputs accept.",
     "backward": "Returns the gradients {}.",
@@ -247,9 +248,10 @@ def shape_of(op: Operator, name: str, sizes: dict[str, int]) -> tuple[int, ...]:
 def example(op: Operator) -> str:
     """Return a program that calls the operator and its backward pass on random inputs.
 
-    Inputs have the sizes of `SIZES`; those that are optional are left out.
+    Inputs have the sizes of `SIZES`, others `OTHER_SIZE`; those that are optional are left out.
     """
-    signature, sizes = op.signature, dict(SIZES)
+    signature = op.signature
+    sizes = dict.fromkeys(signature.sizes, OTHER_SIZE) | SIZES
     if "exclude" in signature.options:  # sources and destinations are the same nodes
         sizes["num_dst"] = sizes["num_src"]
     given = [name for name, i in signature.inputs.items() if not i.optional]

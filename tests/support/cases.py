@@ -53,6 +53,8 @@ WIDTHS = {
     | {"max_degree": 9, "num_spherical": 8, "num_radial": 5, "exponent": 6, "channels": 19}
     | {"middle": 17, "src_width": 19, "dst_width": 37, "own_width": 7, "num_bases": 9},
 }
+OTHER_WIDTH = {"one": 1, "small": 3, "wide": 2, "odd": 7}
+"""Sizes that the table above does not name."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,8 @@ class Case:
         op = EVERY[self.op]
         rng = np.random.default_rng([seed, zlib.crc32(str(self).encode())])
         graph = graph or GRAPHS[self.graph]()
-        sizes = {**WIDTHS[self.widths], **widths}
+        others = dict.fromkeys(op.signature.sizes, OTHER_WIDTH[self.widths])
+        sizes = {**others, **WIDTHS[self.widths], **widths}
         for name in "num_src", "num_dst", "num_edges", "num_entries":
             sizes[name] = getattr(graph, name)
         sizes["num_samples"] = graph.num_edges

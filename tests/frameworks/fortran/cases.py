@@ -46,6 +46,7 @@ SIZES = {
     "own_width": 2,
     "num_bases": 3,
 }
+OTHER_SIZE = 3
 REDUCTIONS = "sum", "mean", "maxval", "minval"
 NODE = {"r4": "array_type", "r8": "array_type_r8"}
 """Types of the arrays."""
@@ -78,6 +79,11 @@ def _literal(value: object, kind: str = "") -> str:
     return f'"{value}"' if isinstance(value, str) else f"{value}{ending}"
 
 
+def sizes_of(names: Sequence[str]) -> dict[str, int]:
+    """Return the sizes of an operator's calls, before choices determine some of them."""
+    return dict.fromkeys(names, OTHER_SIZE) | SIZES
+
+
 def _operator(name: str) -> list[Row]:
     op = signatures.Operator(name)
     choices = [o for o in op.options if o.kind in ("choice", "flag")]
@@ -88,7 +94,7 @@ def _operator(name: str) -> list[Row]:
             absent = [n for n, there in zip(optional, given, strict=True) if not there]
             if set(absent) >= set(op.one_of) > set():
                 continue
-            sizes = dict(SIZES)
+            sizes = sizes_of(op.signature.sizes)
             chosen = {o.name: value for o, value in zip(choices, values, strict=True)}
             if chosen.get("norm") == "layer":  # few outputs may nearly be equal
                 sizes["out_features"] = 8

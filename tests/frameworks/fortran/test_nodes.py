@@ -199,7 +199,8 @@ def by_python(name, arrays):
             o.name: w == "True" if o.kind is bool else w
             for o, w in zip((o for o in declared if o.choices), words, strict=True)
         }
-        options |= {o.name: cases.SIZES[o.name] for o in declared if o.is_size}
+        sizes = cases.sizes_of(op.signature.sizes)
+        options |= {o.name: sizes[o.name] for o in declared if o.is_size}
         if "image" in words:
             options["reverse"] = np.array(cases.REVERSE) - 1
         arguments = fill(op, given, arguments)
