@@ -4,6 +4,7 @@ The first call writes the file, later calls compare with it. Results depend on t
 mathematical library, so a file is valid on one machine only.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -18,6 +19,13 @@ import pyops
 from .levels import TUNABLES, loaded, searched
 from .support import broadcasts
 from .support.cases import CASES, EVERY_VARIANT, PHASES
+from .support.floating_point import calls
+
+HALF = [np.float16]
+with contextlib.suppress(ImportError):  # names without it are then missing
+    from ml_dtypes import bfloat16
+
+    HALF.append(bfloat16)
 
 
 def problems(dtype):
@@ -37,15 +45,50 @@ def problems(dtype):
                 yield f"{name}-{pair}-{axis}", [(y,), *gradients, (op.jvp(x, x, axis=axis),)]
 
 
+def other_calls(dtype):
+    """Yield names and results of attention weights, gradients per sample and saved results."""
+    for case in EVERY_VARIANT:
+        problem = case.problem().map(lambda a: a.astype(dtype))
+        for what, (phase, keywords) in calls(problem).items():
+            if keywords:
+                yield f"{case}-{np.dtype(dtype)}-{what}", problem.run(phase, **keywords)
+
+
+def in_half_precision(dtype):
+    """Yield names and results by phase of variants and elementwise functions."""
+    for case in EVERY_VARIANT:
+        problem = case.problem().map(lambda a: a.astype(dtype))
+        yield f"{case}-{np.dtype(dtype)}", [problem.run(phase) for phase in PHASES]
+    for name in broadcasts.FUNCTIONS:
+        problem = broadcasts.problem(name, "bias", dtype)
+        yield f"{name}-bias-{np.dtype(dtype)}", [problem.run(phase) for phase in PHASES]
+
+
+def digest_of(results):
+    """Return a digest of arrays in nested sequences, of which some may be None."""
+    digest = hashlib.sha256()
+
+    def add(result):
+        if isinstance(result, (tuple, list)):
+            for part in result:
+                add(part)
+        else:
+            digest.update(b"none" if result is None else np.asarray(result).tobytes())
+
+    add(results)
+    return digest.hexdigest()[:16]
+
+
 def digests():
     """Return a digest of all results of each problem in a precision, by name."""
     found = {}
     for dtype in np.float32, np.float64:
         for name, phases in problems(dtype):
-            digest = hashlib.sha256()
-            for result in (r for results in phases for r in results):
-                digest.update(b"none" if result is None else np.asarray(result).tobytes())
-            found[f"{name}-{np.dtype(dtype)}"] = digest.hexdigest()[:16]
+            found[f"{name}-{np.dtype(dtype)}"] = digest_of(phases)
+    for dtype in np.float32, np.float64:
+        found |= {name: digest_of(results) for name, results in other_calls(dtype)}
+    for dtype in HALF:
+        found |= {name: digest_of(results) for name, results in in_half_precision(dtype)}
     return found
 
 
