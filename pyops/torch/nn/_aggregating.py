@@ -12,13 +12,13 @@ from .._call import HALVES, is_tracing
 from .._host import without_subclass
 from .._phase import tracks_derivatives
 from ._edges.edge_index import EdgeIndex, check_device, is_sparse
-from ._messages import EXTREMES, Messages, Size
+from ._messages import EXTREMES, Aggregator, Messages, Size
 from ._reductions import SUMS, reduced_by_torch
 
 if TYPE_CHECKING:
     from ._edges.layer_edges import Edges
 
-Reduce: TypeAlias = Literal["sum", "mean", "max", "min"]
+Reduce: TypeAlias = Literal["sum", "mean", "max", "min", "softmax", "var"]
 _REDUCTIONS: dict[str, Reduce] = {**SUMS, "max": "max", "min": "min"}
 
 
@@ -95,9 +95,12 @@ class Aggregating(Messages):
         return edges.drop_spare(self._reduced(edges, x * scale, weight)) * scale
 
     def _reduced(self, edges: Edges, x: Tensor, weight: Tensor | None) -> Tensor:
-        reduce = self._fused(x, weight)
-        if edges.graph is not None and reduce is not None:
-            return _ops.aggregate(edges.graph, x, None, weight, reduce=reduce)
+        fused = self._fused(x, weight)
+        if edges.graph is not None and fused is not None:
+            reduce, temperature = fused
+            return _ops.aggregate(
+                edges.graph, x, None, weight, reduce=reduce, temperature=temperature
+            )
         messages = edges.of_sources(x)
         if weight is not None:
             messages = messages * weight.unsqueeze(1)
@@ -106,18 +109,20 @@ class Aggregating(Messages):
             return reduced_by_torch(self._label, messages, dst, 0, edges.num_dst, self.aggr)
         return self._gathered(messages, edges.dst, edges.num_dst + edges.spare)
 
-    def _fused(self, x: Tensor, weight: Tensor | None) -> Reduce | None:
-        """Return the reduction of the operator, None if messages are materialized.
+    def _fused(self, x: Tensor, weight: Tensor | None) -> tuple[Reduce, float] | None:
+        """Return the reduction of the operator and its temperature, None to materialize messages.
 
         It does not split the gradient of a maximum or minimum among ties, as PyTorch Geometric
         does.
         """
-        if self.aggr_module is not None or not isinstance(self.aggr, str):
+        if self.aggr_module is not None:
+            return _as_reduction(self.aggr_module)
+        if not isinstance(self.aggr, str):
             return None
         given = [x] if weight is None else [x, weight]
         if self.aggr in EXTREMES and (is_tracing(x) or tracks_derivatives(given)):
             return None
-        return _REDUCTIONS[self.aggr]
+        return _REDUCTIONS[self.aggr], 1.0
 
     def _neighbours(
         self,
@@ -135,6 +140,23 @@ class Aggregating(Messages):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels})"
+
+
+def _as_reduction(aggregation: Aggregator) -> tuple[Reduce, float] | None:
+    """Return the reduction with the results of an aggregation of PyTorch Geometric, if any.
+
+    Not among them: its deviation is 0 for small variances, its means of powers are clamped, its
+    products of no messages are 1, and its medians give the gradient of ties to any of them.
+    """
+    from torch_geometric.nn import aggr
+
+    if type(aggregation) is aggr.VarAggregation and not aggregation.semi_grad:
+        return "var", 1.0
+    if type(aggregation) is aggr.SoftmaxAggregation:
+        temperature = aggregation.t
+        if isinstance(temperature, int | float) and not aggregation.semi_grad:
+            return "softmax", float(temperature)
+    return None
 
 
 def scaled(edges: Edges, weight: Tensor | None, scale: Tensor) -> Tensor:

@@ -70,6 +70,8 @@ SHARED = [
     {"aggr": "max"},
     {"aggr": "min"},
     {"aggr": "median"},
+    {"aggr": "var"},
+    {"aggr": "softmax", "aggr_kwargs": {"t": 0.7}},
     {"aggr": "softmax", "aggr_kwargs": {"t": 0.7, "learn": True}},
     {"flow": "target_to_source"},
     {"flow": "target_to_source", "aggr": "max"},
