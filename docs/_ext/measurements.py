@@ -1,4 +1,7 @@
-"""Writes the pages of benchmarks from the JSON of `./run bench` and `./run layers`."""
+"""Writes the pages of benchmarks from the JSON of `./run bench` and `./run layers`.
+
+All pages share the cells, marks and captions of their tables, so this is one module.
+"""
 
 from __future__ import annotations
 
