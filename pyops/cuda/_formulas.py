@@ -137,7 +137,9 @@ def _statistic(code: int, row: Statistic) -> str:
     lines = [f"#if REDUCE == {code}  // {row.name}", f"constexpr int PASSES = {len(row.passes)};"]
     for name, steps in passes.items():
         message = "" if name == "finish" else "double m, "
-        head = f"__device__ inline void {name}(Statistics& of, int pass, {message}double k, double t)"
+        head = (
+            f"__device__ inline void {name}(Statistics& of, int pass, {message}double k, double t)"
+        )
         lines.append(f"{head} {{")
         for number, some in enumerate(steps):
             lines += [f"  if (pass == {number}) {{", *_assignments(some), "  }"]

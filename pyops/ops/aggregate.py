@@ -88,8 +88,8 @@ def aggregate(
     medians 16 bits for each element of the result, for those of products, means of powers,
     softmax, deviations and variances three float64, five for second derivatives.
 
-    `StdAggregation` of PyTorch Geometric returns 0 for a variance below 1e-5, `PowerMeanAggregation`
-    clamps messages to [0, 100]; nothing is clamped here.
+    In PyTorch Geometric `StdAggregation` returns 0 for a variance below 1e-5, and
+    `PowerMeanAggregation` clamps messages; nothing is clamped here.
 
     References
     ----------

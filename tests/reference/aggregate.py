@@ -2,7 +2,6 @@ import numpy as np
 
 from .scores import total
 
-
 SHARES = "sum", "mean", "max", "min", "median"
 """Reductions that are sums of messages times their shares in the result."""
 

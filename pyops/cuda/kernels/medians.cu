@@ -36,7 +36,8 @@ extern "C" __global__ void median_rows(whole rows, const whole* offsets, const i
   for (int bit = TOP_BIT; bit >= 0; --bit) {
     const bits next = bit == TOP_BIT ? 0 : median | (static_cast<bits>(1) << bit);
     whole below = 0;
-    for (whole entry = span.start; entry < span.end; ++entry) below += ordered(message(entry)) < next;
+    for (whole entry = span.start; entry < span.end; ++entry)
+      below += ordered(message(entry)) < next;
     if (below <= (span.end - span.start - 1) / 2) median = next;
   }
   whole first = 0;

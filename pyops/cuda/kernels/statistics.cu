@@ -23,7 +23,8 @@ struct Messages {
   __device__ double tangent(whole entry, whole row, whole column) const {
     const double by_table = tangents ? factor(entry) * tangents[row * width + column] : 0.0;
     if (!hweight) return by_table;
-    return by_table + static_cast<double>(hweight[weighted[entry] - 1]) * table[row * width + column];
+    return by_table +
+           static_cast<double>(hweight[weighted[entry] - 1]) * table[row * width + column];
   }
 };
 
@@ -101,15 +102,13 @@ struct Gradients {
 };
 
 __device__ inline Gradients gradients(const Messages& of, whole entry, whole row, whole column,
-                                      const whole* in_offsets, whole rows, whole owner,
-                                      real number, const double* stats, const double* moved,
-                                      double gy) {
+                                      const whole* in_offsets, whole rows, whole owner, real number,
+                                      const double* stats, const double* moved, double gy) {
   const whole at = owner * of.width + column;
   const Statistics s = load_statistics(stats, moved, rows * of.width, at);
   const double k = static_cast<double>(in_offsets[owner + 1] - in_offsets[owner]);
   const double m = of.message(entry, row, column);
-  const double along =
-      moved ? curvature(s, m, of.tangent(entry, row, column), k, number) : 0.0;
+  const double along = moved ? curvature(s, m, of.tangent(entry, row, column), k, number) : 0.0;
   return {gy * slope(s, m, k, number), gy * along};
 }
 

@@ -90,7 +90,7 @@ def forward(rt: Runtime, a: Aggregate) -> None:
 
 
 def _argextremes(rt: Runtime, a: Aggregate) -> DeviceArray | None:
-    """Return the entries of extremes or medians by destination and column; None for sum and mean."""
+    """Return the entries of extremes or medians by destination and column; None for others."""
     if a.reduce < MAX:
         return None
     found = rt.empty((a.num_dst, _width(a)), "int64")

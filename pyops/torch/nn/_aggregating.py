@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from .._call import HALVES, is_tracing
 from .._host import without_subclass
 from .._phase import tracks_derivatives
 from ._edges.edge_index import EdgeIndex, check_device, is_sparse
-from ._messages import EXTREMES, Aggregator, Messages, Size
+from ._messages import EXTREMES, Messages, Size
 from ._reductions import SUMS, reduced_by_torch
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Aggregating(Messages):
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels})"
 
 
-def _as_reduction(aggregation: Aggregator) -> tuple[Reduce, float] | None:
+def _as_reduction(aggregation: Any) -> tuple[Reduce, float] | None:
     """Return the reduction with the results of an aggregation of PyTorch Geometric, if any.
 
     Not among them: its deviation is 0 for small variances, its means of powers are clamped, its
