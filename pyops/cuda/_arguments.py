@@ -1,4 +1,4 @@
-"""Arguments of the functions in `ops`.
+"""Arguments of the functions in `ops`, and which of their outputs are written.
 
 _stubs.py derives a class for each declaration, in _declared.pyi: sizes, codes of choices, numbers,
 row numbers and arrays, by the names of the Fortran arguments. An array that is absent, or a
@@ -46,3 +46,29 @@ class OnGraph(Arguments):
     num_dst: int
     num_edges: int
     num_entries: int
+
+
+class Written:
+    """Set of written outputs: the first step overwrites, unless the caller accumulates."""
+
+    def __init__(self, a: Arguments) -> None:
+        self._a = a
+        self._names: set[str] = set()
+
+    def __call__(self, name: str) -> bool:
+        """Return whether the next step accumulates into this output."""
+        first = name not in self._names
+        self._names.add(name)
+        return self._a.accumulate or not first
+
+    def clear(self, name: str, array: DeviceArray) -> None:
+        """Set an output to 0 if no step has written it."""
+        if not self(name):
+            array[...] = 0
+
+    def finish(self, *names: str) -> None:
+        """Set the requested ones of these outputs to 0 if no step has written them."""
+        for name in names:
+            array = self._a.array(name)
+            if array is not None:
+                self.clear(name, array)

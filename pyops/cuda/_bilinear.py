@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ._written import Written
+from ._arguments import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable

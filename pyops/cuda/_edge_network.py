@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from . import _neighbours as neighbours
+from ._arguments import Written
 from ._array import DeviceArray, plus, required, store
 from ._convolution import WORKSPACE, blocks
 from ._network_parts import EDGES, NODES, Dual, Parts, Sum, parts_of
-from ._written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
 from .. import _statistics as statistics
+from .._arguments import Written
 from .._array import DeviceArray, required
 from .._neighbours import Columns, Rows
-from .._written import Written
 
 if TYPE_CHECKING:
     from .._declared import Aggregate

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._arguments import Written
 from .._array import DeviceArray, plus, required, store
 from .._triplets import Triplets, Weights
-from .._written import Written
 
 if TYPE_CHECKING:
     from .._declared import DimenetAggregate

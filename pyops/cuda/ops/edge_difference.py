@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
+from .._arguments import Written
 from .._array import DeviceArray, required
 from .._neighbours import Columns, Rows
-from .._written import Written
 
 if TYPE_CHECKING:
     from .._declared import EdgeDifference

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
+from .._arguments import Written
 from .._neighbours import Columns, Rows
-from .._written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
+from .._arguments import Written
 from .._heads import ALPHA, BACK, MEANS, SUMS, WARP, WEIGHTS, Attention, Intermediates
 from .._neighbours import THREADS, blocks
-from .._written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ import itertools
 from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
+from .._arguments import Written
 from .._array import DeviceArray, required
 from .._neighbours import Columns, Rows
-from .._written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

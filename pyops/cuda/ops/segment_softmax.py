@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from .._arguments import Written
 from .._heads import ALPHA, BACK, MEANS, SUMS, WEIGHTS, Intermediates, Softmax
-from .._written import Written
 
 if TYPE_CHECKING:
     from .._array import DeviceArray

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from .._arguments import Written
 from .._neighbours import THREADS, blocks
-from .._written import Written
 
 if TYPE_CHECKING:
     from .._array import DeviceArray, Value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -142,7 +142,7 @@ class Aggregating(Messages):
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels})"
 
 
-def _as_reduction(aggregation: Any) -> tuple[Reduce, float] | None:
+def _as_reduction(aggregation: torch.nn.Module) -> tuple[Reduce, float] | None:
     """Return the reduction with the results of an aggregation of PyTorch Geometric, if any.
 
     Not among them: its deviation is 0 for small variances, its means of powers are clamped, its
