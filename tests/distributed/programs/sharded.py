@@ -120,10 +120,15 @@ def expected(problem):
     return problem.run("forward"), slopes, problem.run("jvp"), second, second, [dgy]
 
 
-def compare(sharded, wrap=quick, dtypes=TOLERANCES, condition=1):
+def all_phases(sharded, wrap=quick):
+    """Return the program of all phases, for `compare`."""
+    return wrap(lambda *some: derivatives(sharded.function, *some))
+
+
+def compare(sharded, wrap=quick, dtypes=TOLERANCES, condition=1, program=None):
     """Compare all phases; where rows are padding, inputs and cotangents are not numbers."""
     names, label = sharded.names, (sharded.op.name, sharded.options, sharded.problem.graph)
-    program = wrap(lambda *some: derivatives(sharded.function, *some))
+    program = program or all_phases(sharded, wrap)
     for dtype in dtypes:
         given = tuple(sharded.array(n, dtype, np.nan) for n in names)
         hs = tuple(sharded.array("h" + n, dtype) for n in names)
