@@ -81,8 +81,9 @@ def quantities() -> list[str]:
 _MEAN = Pass((("c", "m"), ("a", "0.0")), (("a", "a + (m - c)"),), (("a", "c + a/k"),))
 _SQUARES = (("b", "0.0"),), (("b", "b + (m - a)*(m - a)"),)
 
-# Underflows less than exp of a large negative argument, whose vectorised forms raise exceptions.
-_EXP = "exp(merge(-700.0, t*m - a, t*m - a < -700))"
+# 0 below about -700, as exp of a large negative argument raises exceptions in its vectorised forms;
+# the factor is arithmetic for the reason that `_is_zero` gives.
+_EXP = "exp(merge(-700.0, t*(m - a), t*(m - a) < -700))*(1 - aint(min(-t*(m - a), 700.0)*1.43e-3))"
 
 
 def _is_zero(x: str) -> str:
@@ -96,7 +97,7 @@ def _is_zero(x: str) -> str:
 
 # Messages in units of the one of largest magnitude, or of smallest for t <= 0, so that no power
 # overflows.
-_LARGER = "(t > 0 .and. abs(m) > a) .or. (t <= 0 .and. abs(m) < a)"
+_LARGER = "(t > 0 .and. abs(m) > a) .or. (t <= 0 .and. abs(m) < a) .or. m /= m"
 _TERM = "merge(log(abs(q)), merge(q**t, 0.0, z == 0), t == 0)"
 _SCALED = ("r", "m/c"), ("z", _is_zero("r")), ("q", "r + z")
 _MEAN_OF_POWERS = (
@@ -115,7 +116,7 @@ STATISTICS = (
                 (("z", _is_zero("m")), ("a", "a*(m + z)"), ("b", "b + z")),
             ),
         ),
-        value="merge(a, 0.0, b == 0)",
+        value="merge(a, a - a, b == 0)",  # not a number where another one is not finite
         slope="merge(a/q, 0.0, o == 0)",
         curvature=(
             "merge((da - merge(h, 0.0, z == 0)/q)*a/q, "
@@ -157,18 +158,19 @@ STATISTICS = (
     Statistic(
         "softmax",
         (
-            Pass((("a", "t*m"),), (("a", "merge(t*m, a, t*m > a)"),)),
+            # The message of largest weight; the result is c from it.
+            Pass((("a", "m"),), (("a", "merge(m, a, t*(m - a) > 0)"),)),
             Pass(
                 (("b", "0.0"), ("c", "0.0")),
-                (("q", _EXP), ("b", "b + q"), ("c", "c + q*m")),
+                (("q", _EXP), ("b", "b + q"), ("c", "c + q*(m - a)")),
                 (("b", "1/b"), ("c", "c*b")),
             ),
         ),
-        value="c",
+        value="a + c",
         slope="q*z",
         curvature="q*t*((h - da)*z + h - db)",
         tangents=(("da", "q*h"), ("db", "d*h")),
-        shared=(("q", f"{_EXP}*b"), ("z", "1 + t*(m - c)")),
+        shared=(("q", f"{_EXP}*b"), ("z", "1 + t*((m - a) - c)")),
         option="temperature",
     ),
     Statistic(

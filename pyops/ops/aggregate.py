@@ -47,7 +47,8 @@ def aggregate(
     entries:
 
     * ``"sum"``, ``"mean"``, ``"mul"`` (product); derivatives of a product are exact where
-      messages are 0.
+      messages are 0. Second ones lose as many digits as the magnitudes of its messages differ by,
+      of the 16 of float64, and magnitudes below 1e-301 count as 0.
     * ``"max"``, ``"min"``, ``"median"`` (the lower one of an even number); the gradient goes to
       the entry that attains it (argmax, argmin), the first of equals.
     * ``"var"``, :math:`\sum_e (m_e - \bar m)^2/k`, and ``"std"``, its square root, whose

@@ -191,3 +191,25 @@ def test_codes():
     signature = pyops.aggregate.signature
     assert signature.options["reduce"].choices[FIRST - 1 :] == tuple(r.name for r in TABLE)
     assert {row.option for row in TABLE if row.option} <= signature.options.keys()
+
+
+@both_types
+@pytest.mark.parametrize("power", [-1.0, 0.0, 1.0, 2.0])
+@pytest.mark.parametrize("reduce", STATISTICS)
+def test_nan_beside_zero(reduce, power, dtype):
+    for messages in [0, np.nan], [np.nan, 0], [0, np.nan, 1]:
+        graph, x = into_one(messages, dtype)
+        assert np.isnan(pyops.aggregate(graph, x, reduce=reduce, power=power)[0]).all()
+
+
+@both_types
+def test_softmax_of_one_message(dtype):
+    """Weights are those of differences from the message of largest weight."""
+    for message in 5.109682775620769e19, -1e20, 1e12, 3.3:
+        graph, x = into_one([message], dtype)
+        for temperature in 0.7, -3.0, 0.0:
+            options = {"reduce": "softmax", "temperature": temperature}
+            assert pyops.aggregate(graph, x, **options)[0] == x[0]
+            assert pyops.aggregate.backward(graph, x, gy=x[[0, 0]] * 0 + 1, **options)[0] == 1
+    graph, x = into_one([-1e30, 5], dtype)
+    assert pyops.aggregate(graph, x, reduce="softmax")[0] == 5

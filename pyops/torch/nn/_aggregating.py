@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
@@ -12,6 +13,7 @@ from .._call import HALVES, is_tracing
 from .._host import without_subclass
 from .._phase import tracks_derivatives
 from ._edges.edge_index import EdgeIndex, check_device, is_sparse
+from ._linear import is_plain
 from ._messages import EXTREMES, Messages, Size
 from ._reductions import SUMS, reduced_by_torch
 
@@ -142,7 +144,7 @@ class Aggregating(Messages):
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels})"
 
 
-def _as_reduction(aggregation: torch.nn.Module) -> tuple[Reduce, float] | None:
+def _as_reduction(aggregation: object) -> tuple[Reduce, float] | None:
     """Return the reduction with the results of an aggregation of PyTorch Geometric, if any.
 
     Not among them: its deviation is 0 for small variances, its means of powers are clamped, its
@@ -150,11 +152,15 @@ def _as_reduction(aggregation: torch.nn.Module) -> tuple[Reduce, float] | None:
     """
     from torch_geometric.nn import aggr
 
-    if type(aggregation) is aggr.VarAggregation and not aggregation.semi_grad:
-        return "var", 1.0
-    if type(aggregation) is aggr.SoftmaxAggregation:
+    if not isinstance(aggregation, torch.nn.Module) or not is_plain(aggregation):
+        return None
+    kind = type(aggregation)  # subclasses may compute something else
+    if isinstance(aggregation, aggr.VarAggregation) and kind is aggr.VarAggregation:
+        return None if aggregation.semi_grad else ("var", 1.0)
+    if isinstance(aggregation, aggr.SoftmaxAggregation) and kind is aggr.SoftmaxAggregation:
         temperature = aggregation.t
-        if isinstance(temperature, int | float) and not aggregation.semi_grad:
+        number = isinstance(temperature, int | float) and math.isfinite(temperature)
+        if number and not aggregation.semi_grad:
             return "softmax", float(temperature)
     return None
 

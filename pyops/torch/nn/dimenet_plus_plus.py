@@ -165,7 +165,7 @@ class DimeNetPlusPlus(torch.nn.Module):
         """
         for name, given in {"z": z, "pos": pos, "batch": batch}.items():
             if given is not None or name != "batch":
-                check_device(f"DimeNetPlusPlus: {name}", given)
+                check_device(f"DimeNetPlusPlus: {name}", without_subclass(given))
         _check_precision("DimeNetPlusPlus: pos", pos, getattr(self.rbf, "freq", pos))
         batch = without_subclass(batch)
         near = neighbours(pos, batch, self.cutoff, self.max_num_neighbors)

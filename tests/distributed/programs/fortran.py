@@ -65,6 +65,8 @@ def replicated():
 def literal(value):
     if isinstance(value, bool):
         return f".{value}.".lower()
+    if isinstance(value, float):
+        return f"{value}d0"
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
