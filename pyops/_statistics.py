@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Steps = tuple[tuple[str, str], ...]
 """Assignments in order: a name and its formula."""
@@ -198,3 +198,46 @@ STATISTICS = (
 )
 FIRST = 6
 """Code of the first of them among the reductions of `aggregate`."""
+ROWS = tuple(enumerate(STATISTICS, start=FIRST))
+"""The rows of the table with their codes."""
+
+PLACES = {
+    "a": "stats(l, 1)",
+    "b": "stats(l, 2)",
+    "c": "stats(l, 3)",
+    "da": "moved(l, 1)",
+    "db": "moved(l, 2)",
+    "m": "messages(l)",
+    "h": "along(l)",
+}
+"""Where loops over the columns l find their quantities."""
+
+
+def _quantities_in(texts: Iterable[str]) -> list[str]:
+    return sorted({*words(" ".join(texts))} & {*PLACES, *quantities()})
+
+
+def declaration(*formulas: Steps) -> str:
+    """Return the declaration in Fortran of the quantities in some steps, and of l."""
+    names = _quantities_in(f"{name} {text}" for steps in formulas for name, text in steps)
+    return f"    real(c_double) :: {', '.join(names)}\n    integer(c_int64_t) :: l"
+
+
+def assignments(steps: Steps) -> str:
+    """Return steps in Fortran."""
+    return "\n".join(f"{name} = &\n  {fortran(text)}" for name, text in steps)
+
+
+def by_columns(steps: Steps, more: Steps = ()) -> str:
+    """Return a loop in Fortran over the columns, which runs steps.
+
+    Statistics are read from their places and stored there if they are assigned; `more` assigns to
+    other places.
+    """
+    texts = [f"{name} {text}" for name, text in steps] + [text for _, text in more]
+    names, assigned = _quantities_in(texts), dict.fromkeys(name for name, _ in steps)
+    lines = [f"!$omp simd private({', '.join(names)})", "do l = 1, width"]
+    lines += [f"{name} = {place}" for name, place in PLACES.items() if name in names]
+    lines.append(assignments(steps))
+    lines += [f"{PLACES[name]} = {name}" for name in assigned if name in PLACES]
+    return "\n".join([*lines, assignments(more), "end do"])

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from .._functions import ACTIVATIONS, FORMS, FUNCTIONS, SCORES, Function
-from .._statistics import FIRST, STATISTICS, Statistic, Steps
+from .._statistics import ROWS, Statistic, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,8 +162,7 @@ def _statistic(code: int, row: Statistic) -> str:
 def _statistics() -> str:
     """Return the kernels' functions for the reduction with code REDUCE."""
     head = "struct Statistics {\n  double a, b, c, da, db;\n};\n"
-    bodies = map(_statistic, range(FIRST, FIRST + len(STATISTICS)), STATISTICS)
-    return "\n".join([head, *bodies, ""])
+    return "\n".join([head, *(_statistic(code, row) for code, row in ROWS), ""])
 
 
 GENERATED: dict[str, Callable[[], str]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._statistics import FIRST, STATISTICS
+from .._statistics import ROWS
 from . import _neighbours as neighbours
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ._neighbours import Columns
     from ._runtime import Runtime
 
-_CODES = {row.name: code for code, row in enumerate(STATISTICS, start=FIRST)}
+_CODES = {row.name: code for code, row in ROWS}
 POWERMEAN, SOFTMAX = _CODES["powermean"], _CODES["softmax"]
 
 

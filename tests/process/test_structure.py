@@ -75,7 +75,7 @@ def test_folders():
 
 def test_templates_are_fortran():
     """Lines with directives or expressions of fypp are few, and none names a precision."""
-    text = [line for path in sources("fortran") for line in path.open()]
+    text = [line for path in sources("fortran", suffixes=[".fypp"]) for line in path.open()]
     directives = [line for line in text if re.search(r"\$\{|^ *#:|^ *\$:|^ *@:", line)]
     assert len(directives) < 0.12 * len(text)
     assert not [line for line in text if "_${v}$" in line]

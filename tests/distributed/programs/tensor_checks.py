@@ -69,14 +69,8 @@ class Counted(torch.autograd.Function):
         return t.clone()
 
 
-class CountedGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(g):
-        return g.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
+class CountedGradient(Counted):
+    """The gradient of such a parameter."""
 
     @staticmethod
     def backward(ctx, w):
