@@ -48,6 +48,7 @@ from .mesh_graph_net import MeshNodeBlock as MeshNodeBlock
 from .neighbor_search import NeighborSearch as NeighborSearch
 from .nn_conv import NNConv as NNConv
 from .output_pp_block import OutputPPBlock as OutputPPBlock
+from .pna_conv import PNAConv as PNAConv
 from .replicated import Replicated as Replicated
 from .residual_layer import ResidualLayer as ResidualLayer
 from .rgcn_conv import RGCNConv as RGCNConv

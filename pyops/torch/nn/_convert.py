@@ -17,6 +17,7 @@ from .gcn_conv import GCNConv
 from .gin_conv import GINConv
 from .graph_conv import GraphConv
 from .nn_conv import NNConv
+from .pna_conv import PNAConv
 from .rgcn_conv import RGCNConv
 from .sage_conv import SAGEConv
 from .transformer_conv import TransformerConv
@@ -36,6 +37,7 @@ LAYERS: tuple[type[Messages], ...] = (
     EdgeConv,
     RGCNConv,
     CFConv,
+    PNAConv,
 )
 """Layers whose originals have the same name in `torch_geometric.nn` or the module of SchNet."""
 _CALLS = "forward", "edge_updater", "explain_message", *PARTS

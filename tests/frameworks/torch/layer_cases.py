@@ -144,6 +144,7 @@ def dimenet():
 
 
 silu = torch.nn.functional.silu
+PNA = ["mean", "std", "max"], ["identity", "linear"], torch.tensor([1, 2, 3])
 CASES = {
     "GATConv": (lambda: module(nn.GATConv(4, 3, heads=2)), on_nodes),
     "GATConv two sides": (lambda: module(nn.GATConv((4, 4), 3)), on_both),
@@ -200,6 +201,11 @@ CASES = {
         with_types,
     ),
     "CFConv": (lambda: module(nn.CFConv(4, 3, 5, network(3, 5), 2.0)), with_lengths),
+    "PNAConv": (lambda: module(nn.PNAConv(4, 3, *PNA)), on_nodes),
+    "PNAConv towers": (
+        lambda: module(nn.PNAConv(4, 4, *PNA, edge_dim=3, towers=2, divide_input=True)),
+        with_features,
+    ),
     "softmax": (lambda: function(nn.softmax), lambda sizes: groups(sizes, 2)),
     "softmax wide": (lambda: function(nn.softmax), lambda sizes: groups(sizes, 8)),
     "softmax offsets": (

@@ -166,6 +166,7 @@ LAYERS = {
         [X, rows(EDGES).abs(), FEATURES],
         [edges()],
     ),
+    "PNAConv": layer("PNAConv", 4, 3, ["mean", "std", "max"], ["linear"], torch.tensor([1, 2, 3])),
     "RGCNConv": lambda: (
         made("RGCNConv", 4, 3, 2),
         lambda layer, x, index, types: layer(x, index, types),

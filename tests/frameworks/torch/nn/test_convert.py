@@ -37,6 +37,7 @@ class Holder(torch.nn.Module):
         return self.layer(*given)
 
 
+PNA = ["mean", "std", "max"], ["identity", "linear"], torch.tensor([1, 2, 3])
 LAYERS = {
     "GATConv": (lambda: pyg.GATConv(8, 4, 2, edge_dim=3, residual=True), [FEATURES]),
     "GATConv dropout": (lambda: pyg.GATConv(8, 4, 2, dropout=0.5), []),
@@ -59,6 +60,7 @@ LAYERS = {
     "RGCNConv": (lambda: pyg.RGCNConv(8, 4, 3), [INDEX[0] % 3]),
     "RGCNConv bases": (lambda: pyg.RGCNConv(8, 4, 3, num_bases=2, aggr="max"), [INDEX[0] % 3]),
     "CFConv": (lambda: CFConv(8, 4, 6, mlp(3, 6), 2.0), [WEIGHTS, FEATURES]),
+    "PNAConv": (lambda: pyg.PNAConv(8, 4, *PNA, edge_dim=3, train_norm=True), [FEATURES]),
     "GINConv": (lambda: pyg.GINConv(mlp(8, 4), train_eps=True), []),
     "EdgeConv": (lambda: pyg.EdgeConv(mlp(16, 4)), []),
     "EdgeConv mean": (
@@ -133,7 +135,7 @@ def test_layers(name, training):
     assert_equal(step(model, given), step(before, given))
     again = pickle.loads(pickle.dumps(copy.deepcopy(model)))
     assert_equal(step(again, given), step(before, given))
-    options = {} if name == "CFConv" else {"aggr": original.aggr}
+    options = {} if name in ("CFConv", "PNAConv") else {"aggr": original.aggr}
     constructed = vars(type(model.layer)(*arguments(name), **options)).keys()
     own = vars(model.layer).keys() | model.layer._modules.keys() | model.layer._parameters.keys()
     assert constructed <= own
@@ -141,6 +143,7 @@ def test_layers(name, training):
 
 def arguments(name):
     networks = {"NNConv": (8, 4, mlp(3, 32)), "GINConv": (mlp(8, 4),), "RGCNConv": (8, 4, 3)}
+    networks["PNAConv"] = 8, 4, *PNA
     networks["CFConv"] = 8, 4, 6, mlp(3, 6), 2.0
     networks["EdgeConv"] = (mlp(16, 4),)
     return networks.get(name.split()[0], (8, 4))

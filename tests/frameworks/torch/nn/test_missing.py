@@ -10,7 +10,7 @@ import pyops.torch.nn
 from pyops.torch.nn import _missing
 
 
-@pytest.mark.parametrize("name", [*_missing.REPLACEMENTS, "PNAConv", "nothing"])
+@pytest.mark.parametrize("name", [*_missing.REPLACEMENTS, "ChebConv", "nothing"])
 def test_import_says_what_to_use(name):
     """The error names the layers that exist, the call to use, and PyTorch Geometric."""
     with pytest.raises(ImportError) as caught:

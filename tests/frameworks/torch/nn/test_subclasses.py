@@ -103,6 +103,8 @@ torch.manual_seed(0)
 GIN = nn.GINConv(torch.nn.Linear(4, 3)).double().requires_grad_(False)
 EDGE = nn.EdgeConv(torch.nn.Linear(8, 3)).double().requires_grad_(False)
 CONTINUOUS = nn.CFConv(4, 3, 5, torch.nn.Linear(3, 5), 2.0).double().requires_grad_(False)
+STATISTICS = ["mean", "std", "max"], ["linear"], torch.tensor([1, 2, 3])
+NEIGHBOURHOODS = nn.PNAConv(4, 3, *STATISTICS).double().requires_grad_(False)
 PAIR = INDEX[0], PTR[:-1].clamp(max=7)
 CALLS = {
     **{
@@ -129,6 +131,7 @@ CALLS = {
         ),
         [INDEX],
     ),
+    "PNAConv": (lambda x, index: NEIGHBOURHOODS(x[:NODES, :4], index), [INDEX]),
     "RGCNConv": (
         lambda x, index: layer("RGCNConv", 4, 3, 3)(x[:NODES, :4], index, torch.arange(EDGES) % 3),
         [INDEX],
