@@ -65,9 +65,9 @@ class Shares:
         return replace(problem.having(**arrays), graph=self.graph, options=options)
 
 
-def shared_problem(comm, case, seed):
+def shared_problem(comm, case, seed, graph=None):
     """Return a problem on one rank, and its shares."""
-    problem = case.problem(seed=seed)
+    problem = case.problem(graph, seed=seed)
     paired = bool(problem.op.signature.indexed)
     if paired and problem.graph.num_src != problem.graph.num_dst:
         graph, nodes = problem.graph, max(problem.graph.num_src, problem.graph.num_dst)
