@@ -59,7 +59,7 @@ def program(folder, *functions):
     [
         (2, "maps arrays checks balanced"),
         (2, "transformations graphs"),
-        (2, "layers compiled"),
+        (2, "layers ensembles compiled"),
         (2, "over_points over_rows inside"),
         (3, "operators maps layers refusals over_points over_rows"),
     ],

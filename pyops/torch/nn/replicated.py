@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from ...distributed import Communicator
 from .._call import memory
+from .._phase import is_transformed
 from .._ranks import replicated
 
 if TYPE_CHECKING:
@@ -63,7 +64,12 @@ def called(
     """Call a module with parameters whose gradients are summed over ranks."""
     if comm._inside:
         return module(*arguments, **options)
-    held = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    transformed = is_transformed()  # of a wrapped parameter, an outer level may take the gradient
+    held = {
+        n: p
+        for n, p in module.named_parameters()
+        if p.requires_grad or (transformed and p.is_floating_point())
+    }
     copies = replicated(comm, [*held.values()]) if held else ()
     comm._inside = True
     try:

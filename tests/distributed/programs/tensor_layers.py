@@ -28,6 +28,7 @@ LAYERS = {
         4, 3, torch.nn.Sequential(network(2, 5, 12), torch.nn.Tanh()), **k
     ),
 }
+PNA = ["mean", "std", "max"], ["identity", "linear"], torch.tensor([1, 2, 3])
 OF_WEIGHTS = {
     "GCNConv": lambda **k: nn.GCNConv(4, 3, add_self_loops=False, **k),
     "SAGEConv": lambda **k: nn.SAGEConv(4, 3, project=True, **k),
@@ -35,6 +36,7 @@ OF_WEIGHTS = {
     "CFConv": lambda **_: nn.CFConv(4, 3, 5, network(2, 4, 5), 2.0),
     "RGCNConv": lambda **k: nn.RGCNConv(4, 3, 2, **k),
     "GINConv": lambda **k: nn.GINConv(network(4, 5, 3), train_eps=True, **k),
+    "PNAConv": lambda **_: nn.PNAConv(4, 3, *PNA),
     "EdgeConv": lambda **k: nn.EdgeConv(network(8, 5, 3), **k),
 }
 """Layers without features of edges; some have weights or relations."""
@@ -116,6 +118,50 @@ def layers(comm):
     found = torch.autograd.grad(layer(*given).square().sum(), [*module.parameters()])
     assert all(map(torch.equal, found, sums))
     module.between.forward = inner
+
+
+def ensembles(comm):
+    """Derivatives by parameters that `vmap` batches, or that have tangents, are sums over ranks."""
+    whole, shares = random_graph(comm)
+    rng = np.random.default_rng(1)
+    x, edge = (torch.tensor(rng.standard_normal(shape)) for shape in ((20, 4), (70, 2)))
+    own = x[shares.rows["num_dst"]], edge[shares.rows["num_edges"]]
+    torch.manual_seed(0)
+    models = [stacked(), LAYERS["NNConv"]().double()]
+    for model in models:
+        others = [copy.deepcopy(model) for _ in range(3)]
+        for number, other in enumerate(others):
+            for parameter in other.parameters():
+                parameter.data *= 1 + number / 4
+        several, _ = torch.func.stack_module_state(others)
+        one = {name: p.detach() for name, p in model.named_parameters()}
+
+        def derivatives(call, graph, given, one=one, several=several):
+            def loss(parameters):
+                return call(parameters, given[0], graph, given[1]).square().sum()
+
+            gradient = torch.func.grad(loss)
+            direction = {name: torch.cos(p) for name, p in one.items()}
+            each = torch.func.grad(lambda some: torch.func.vmap(loss)(some).sum())(several)
+            found = [torch.func.vmap(gradient)(several), each, gradient(one)]
+            found.append(torch.func.jvp(gradient, (one,), (direction,))[1])
+            return [part for some in found for part in some.values()]
+
+        def called(parameters, *given, model=model):
+            return torch.func.functional_call(model, parameters, given)
+
+        held = nn.Replicated(model, comm)
+
+        def replicated(parameters, *given, held=held):
+            named = {f"module.{name}": p for name, p in parameters.items()}
+            return torch.func.functional_call(held, named, given)
+
+        expected = derivatives(called, whole, (x, edge))
+        calls = [replicated] if isinstance(model, Stack) else [replicated, called]
+        for call in calls:
+            found = derivatives(call, shares.graph, own)
+            for one_part, other_part in zip(found, expected, strict=True):
+                assert torch.allclose(one_part, other_part, 1e-9, 1e-9)
 
 
 class Stack(torch.nn.Module):

@@ -20,14 +20,14 @@ from ...support.graphs import drawn
 from .operators import compare
 from .shares import cuts, shared_problem
 from .tensor_checks import checks
-from .tensor_layers import balanced, layers
+from .tensor_layers import balanced, ensembles, layers
 from .tensor_points import inside, over_points, over_rows
 from .tensor_problems import NAMES, Example, random_graph
 from .tensor_refusals import refusals
 from .tensor_transformations import compiled, transformations
 
-__all__ = ["balanced", "checks", "compiled", "inside", "layers", "over_points", "over_rows"]
-__all__ += ["refusals", "transformations"]
+__all__ = ["balanced", "checks", "compiled", "ensembles", "inside", "layers", "over_points"]
+__all__ += ["over_rows", "refusals", "transformations"]
 
 
 def compare_tensors(comm, case, seed, dtype=np.float64):
