@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import os
+import socket
 import zlib
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -52,7 +53,7 @@ class Communicator:
     without points, or without rows, are the same on all ranks, cotangents included.
 
     Unless OMP_NUM_THREADS or `pyops.set_num_threads` has set the number of threads, the ranks of a
-    machine share its processors.
+    machine that may run on the same processors share these.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ class Communicator:
         self._graphs, self._closed = 0, False
         self._share_processors()
         self._torch: Any = None
-        """What `pyops.torch` keeps for its calls."""
+        """State of `pyops.torch` for its calls."""
         self._inside = False
         """Whether a module runs whose parameters are replicated for the rank."""
         self._name = named(self)
@@ -409,11 +410,13 @@ class Communicator:
             )
 
     def _share_processors(self) -> None:
-        """Divide the processors of a machine by its ranks, unless ranks are bound or told."""
-        local = self._engine.ranks_of_node()
-        bound = len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
-        if local > 1 and not bound and not limits[0] and "OMP_NUM_THREADS" not in os.environ:
-            set_num_threads(max(1, get_num_threads() // local))
+        """Divide the processors by the ranks that run on them, unless threads have been set."""
+        own = sum(1 << processor for processor in os.sched_getaffinity(0))
+        machine = socket.gethostname()
+        others = self._engine.texts((machine, hex(own)))
+        sharing = sum(host == machine and bool(own & int(mask, 16)) for host, mask in others)
+        if sharing > 1 and not limits[0] and "OMP_NUM_THREADS" not in os.environ:
+            set_num_threads(max(1, get_num_threads() // sharing))
 
 
 def _engine(comm: object) -> Engine:

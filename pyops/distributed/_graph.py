@@ -77,7 +77,7 @@ class DistributedGraph:
         self._paired: PairedEdges | None = None
         self._parts = None
         self._torch: Any = None
-        """What `pyops.torch` keeps for its calls."""
+        """State of `pyops.torch` for its calls."""
         self._name = named(self)
 
     _here = staticmethod(contextlib.nullcontext)

@@ -78,13 +78,6 @@ class Engine:
         self._rows.clear()
         self._comm.Free()
 
-    def ranks_of_node(self) -> int:
-        """Return the number of ranks that share the memory of this one."""
-        node = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
-        size = int(node.size)
-        node.Free()
-        return size
-
     def agree(self, values: Counts) -> Counts:
         """Return the elementwise maxima over ranks, by messages between pairs of ranks."""
         largest, other = values.copy(), np.empty_like(values)

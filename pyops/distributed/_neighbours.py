@@ -93,7 +93,7 @@ class _Lattice(NamedTuple):
 
     place: Values
     reach: Values
-    turning: npt.NDArray[np.bool_]
+    periodic: npt.NDArray[np.bool_]
 
 
 def _lattice(
@@ -112,11 +112,11 @@ def _cells(lattice: _Lattice, owner: Counts, farthest: float) -> tuple[Counts, C
     neighbours are in the same or adjacent cells. Equal keys of different cells are rare and cost a
     few more ghosts.
     """
-    place, reach, turning = lattice
+    place, reach, periodic = lattice
     reach = reach * (1 + 1e-9) + 1e-9 + 16 * np.finfo(np.float64).eps * farthest
-    count = np.where(turning, np.maximum(np.floor(1 / reach), 1), 0).astype(np.int64)
+    count = np.where(periodic, np.maximum(np.floor(1 / reach), 1), 0).astype(np.int64)
     inside = np.floor((place - np.floor(place)) * count)
-    index = np.where(turning, np.minimum(inside, count - 1), np.floor(place / reach))
+    index = np.where(periodic, np.minimum(inside, count - 1), np.floor(place / reach))
     with np.errstate(invalid="ignore"):  # beyond int64 all are one cell
         rows = np.concatenate([owner[:, None], index.astype(np.int64), count], 1)
     keys = _key(rows)
@@ -141,7 +141,7 @@ def _key(rows: Counts) -> Counts:
 def _fetch(engine: Engine, own: Counts, around: Counts, rows: Counts) -> Counts:
     """Return the rows of other ranks in cells around own points.
 
-    A rank that depends on the cell alone is told who has points in it and who needs them.
+    A rank that depends on the cell alone learns who has points in it and who needs them.
     """
     having = _sent(engine, np.unique(own)[:, None])
     needing = _sent(engine, around[:, None])

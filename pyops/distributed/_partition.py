@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _CALLER = "partition"
 _CLUSTERS = 64
-"""Pieces of the own nodes of all ranks for each part, on several ranks."""
+"""Blocks of own nodes, over all ranks, for each part."""
 
 
 def partition(
@@ -167,7 +167,7 @@ def _ordered(values: Values) -> Counts:
 
 
 def _lowest(engine: Engine, keys: Counts, sets: Counts, wanted: Counts) -> npt.NDArray[np.bool_]:
-    """Mark the `wanted` lowest keys of each set; of equal keys those of the first nodes."""
+    """Select the `wanted` lowest keys of each set; of equal keys those of the first nodes."""
     order = np.lexsort((keys, sets))
     ends = np.searchsorted(sets[order], np.arange(len(wanted) + 1))
     rows = [keys[order[a:b]] for a, b in itertools.pairwise(ends)]

@@ -229,7 +229,7 @@ class _Basis:
         caller = "orthonormalize"
         own, factors = comm._together(caller, factor)
         rows, counts = comm._engine.rows(factors)
-        # Which columns depend on others is a question of the precision of the basis.
+        # Which columns depend on others depends on the precision of the basis.
         narrow = np.ascontiguousarray(rows, basis.dtype.newbyteorder("="))
         whole = comm._together(caller, lambda: orthonormalize(narrow)).astype(np.float64)
         first, last = joined(counts)[comm.rank : comm.rank + 2]

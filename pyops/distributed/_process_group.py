@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import socket
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -56,10 +55,6 @@ class ProcessGroupEngine(Engine):
         """Close the connections of the group; collective."""
         group, self._group = self._group, None
         dist.destroy_process_group(group)
-
-    def ranks_of_node(self) -> int:
-        """Return the number of ranks on the machine of this one."""
-        return self.texts((socket.gethostname(),)).count((socket.gethostname(),))
 
     def agree(self, values: Counts) -> Counts:
         """Return the elementwise maxima over ranks."""

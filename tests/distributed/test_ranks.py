@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def passes(*arguments, **environment):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 def test_operators(mpi, ranks):
     """Every plain operator, all options, phases and precisions, against one rank."""
     passes(mpi, ranks, "operators", "variants")
@@ -64,6 +65,11 @@ def test_operators(mpi, ranks):
 def test_graphs(mpi, ranks):
     """The same on graphs without nodes or edges, with long rows, loops and shared edges."""
     passes(mpi, ranks, "operators", "graphs")
+
+
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_mesh(mpi, ranks):
+    passes(mpi, ranks, "operators", "mesh")
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -111,7 +117,10 @@ def digests():
     return done.stdout
 
 
-@pytest.mark.parametrize(("ranks", "threads"), [(1, 3), (2, 1), (3, 2), (4, 1)])
+SLOW = [pytest.param(n, k, marks=pytest.mark.slow) for n in (6, 12) for k in (1, 2)]
+
+
+@pytest.mark.parametrize(("ranks", "threads"), [(1, 3), (2, 1), (3, 2), (4, 1), *SLOW])
 def test_same_bits(mpi, digests, ranks, threads):
     """The number of ranks and threads, and the MPI, change no bit of a graph in parts."""
     done = start(mpi, ranks, "parts", "digests", OMP_NUM_THREADS=str(threads))
@@ -176,7 +185,9 @@ FAILURES = {
     "os._exit": "",
     "interrupt": "KeyboardInterrupt",
     "wrong": "rank 1: aggregate: expected the call of rank 0",
+    "memory": "MemoryError: no memory is left",
 }
+RUNS = 100
 
 
 @pytest.mark.parametrize("how", FAILURES)
@@ -186,8 +197,24 @@ def test_failures(mpi, how):
     assert done.returncode != 0
     assert "not reached" not in done.stdout
     assert FAILURES[how] in done.stderr
-    if how in ("early", "raise", "interrupt"):
+    if how in ("early", "raise", "interrupt", "memory"):
         assert "rank 1 of 3 ends all ranks by an exception" in done.stderr
+
+
+@pytest.mark.slow
+def test_failures_again(mpi, tmp_path):
+    """In each of many runs all ranks are gone within five seconds."""
+    for number in range(RUNS):
+        how, mark = [*FAILURES][number % len(FAILURES)], tmp_path / str(number)
+        done = start(mpi, 3, "failures", how, str(mark))
+        assert time.time() - mark.stat().st_mtime < 5, how
+        assert done.returncode != 0, how
+        assert FAILURES[how] in done.stderr, how
+
+
+@pytest.mark.slow
+def test_many_forks(mpi):
+    passes(mpi, 2, "graphs", "many_forks", OMP_NUM_THREADS="2")
 
 
 def test_ends(mpi):

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
@@ -11,8 +12,16 @@ from mpi4py import MPI
 import pyops
 from pyops.distributed import Communicator
 
-how = sys.argv[1]
+how, *mark = sys.argv[1:]
+
+
+def fail_in_call(*_):
+    raise MemoryError("no memory is left")
+
+
 if how == "early" and MPI.COMM_WORLD.rank == 1:
+    for path in mark:
+        Path(path).touch()
     raise ValueError("rank 1 is out of luck")
 comm = Communicator()
 first = 10 * comm.rank
@@ -22,10 +31,12 @@ pyops.aggregate(graph, x)
 if how == "none":
     sys.exit(0)
 if comm.rank == 1:
+    for path in mark:
+        Path(path).touch()
     if how == "raise":
         raise ValueError("rank 1 is out of luck")
-    if how == "assert":
-        pyops.aggregate._phases["backward"].run = None
+    if how == "memory":
+        pyops.aggregate._phases["forward"].run = fail_in_call
     if how == "exit":
         sys.exit(3)
     if how == "SystemExit":

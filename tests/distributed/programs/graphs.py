@@ -13,7 +13,7 @@ import pytest
 from mpi4py import MPI
 
 import pyops
-from pyops.distributed import Communicator, partition
+from pyops.distributed import Communicator, _communicator, partition
 
 from ...support.graphs import drawn
 from .shares import cuts
@@ -355,14 +355,18 @@ def memory():
     assert pyops.aggregate.backward(*args)[0].shape == x.shape
 
 
-def forks():
+def many_forks():
+    forks(1000)
+
+
+def forks(count=20):
     """Forked children call operators; as those of multiprocessing they end by `os._exit`."""
     comm = Communicator()
     ends = comm.rank * 10 + np.arange(20).reshape(2, 10) // 2
     graph = comm.graph(*ends, owned=(comm.rank * 10, comm.rank * 10 + 10))
     x = np.ones((10, 3))
     y = pyops.aggregate(graph, x)
-    for _ in range(20):
+    for _ in range(count):
         if os.fork() == 0:
             os._exit(int((pyops.aggregate(graph.local, x) != y).any()))
         assert os.wait()[1] == 0
@@ -370,14 +374,23 @@ def forks():
 
 
 def threads():
-    """Ranks of a machine share its processors, unless told otherwise."""
-    before = pyops.get_num_threads()
+    """Ranks that may run on the same processors share these, unless the program has set threads."""
+    before, has_set = pyops.get_num_threads(), "OMP_NUM_THREADS" in os.environ
+    comm = Communicator()
+    assert pyops.get_num_threads() == (before if has_set else max(1, before // comm.size))
+    pyops.set_num_threads(before)
     Communicator()
-    local = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED).size
-    bound = len(os.sched_getaffinity(0)) < os.cpu_count()
-    told = "OMP_NUM_THREADS" in os.environ
-    expected = before if told or bound else max(1, before // local)
-    assert pyops.get_num_threads() == expected
+    assert pyops.get_num_threads() == before
+    pyops.set_num_threads(None)
+    chosen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_communicator, "get_num_threads", lambda: 4)
+        patch.setattr(_communicator, "set_num_threads", chosen.append)
+        for own in range(4), range(4 * comm.rank, 4 * comm.rank + 4), [comm.rank, 9]:
+            patch.setattr(os, "sched_getaffinity", lambda _, own=own: set(own))
+            Communicator()
+    shared = max(1, 4 // comm.size)
+    assert chosen == ([] if has_set or comm.size == 1 else [shared, shared])
 
 
 if __name__ == "__main__":
