@@ -160,12 +160,14 @@ def operators(comm, given):
     from pyops.distributed import partition
 
     src, dst, owned, points = read(comm, given.folder)
-    start = time.perf_counter()
-    plain = comm.graph(src, dst, owned=owned)
-    part = partition(plain, method="coordinates", coordinates=points[slice(*owned)])
-    graph = comm.graph(src, dst, owned=owned, part=part)
-    setup = time.perf_counter() - start
-    del src, dst, plain, part
+    setup = {}
+    if comm.size == 1:
+        _, setup["Graph"] = timed(comm, pyops.Graph, src, dst, len(points))
+    plain, setup["comm.graph"] = timed(comm, comm.graph, src, dst, owned=owned)
+    cut = {"method": "coordinates", "coordinates": points[slice(*owned)]}
+    part, setup["partition"] = timed(comm, partition, plain, **cut)
+    graph, setup["comm.graph, moved"] = timed(comm, comm.graph, src, dst, owned=owned, part=part)
+    del src, dst, plain, part, cut
     own = np.array(points[graph.nodes])
     coords = graph.exchange(own)[graph.local.src]
     coords -= own[graph.local.dst]
@@ -201,6 +203,13 @@ def operators(comm, given):
             "megabytes": table[:, 0].tolist(),
             "ghosts": table[:, 1].tolist(),
         }
+
+
+def timed(comm, function, *arguments, **options):
+    """Return what a function returns, and its seconds on all ranks."""
+    start = together(comm)
+    found = function(*arguments, **options)
+    return found, together(comm) - start
 
 
 def together(comm):
@@ -291,6 +300,8 @@ def report(found):
     times = {k: v * 1e6 for k, v in sent.items() if not k.startswith("bytes")}
     table(name, [{**times, "GB/s": sent["bytes a second"] / 1e9}])
     one, two = ({r["operator"]: r for r in found["operators"] if r["ranks"] == n} for n in (1, 2))
+    runs = [one["aggregate"], two["aggregate"]]
+    table("setup, s", [{"ranks": run["ranks"], "Graph": "", **run["setup"]} for run in runs])
     rows = []
     for name, phase in itertools.product(OPERATORS, PHASES):
         seconds = [runs[name]["seconds"][phase] for runs in (one, two)]
