@@ -206,10 +206,13 @@ def operators(comm, given):
 
 
 def timed(comm, function, *arguments, **options):
-    """Return what a function returns, and its seconds on all ranks."""
-    start = together(comm)
-    found = function(*arguments, **options)
-    return found, together(comm) - start
+    """Return what a function returns, and its seconds on all ranks, the shorter of two calls."""
+    seconds = math.inf
+    for _ in range(2):
+        start = together(comm)
+        found = function(*arguments, **options)
+        seconds = min(seconds, together(comm) - start)
+    return found, seconds
 
 
 def together(comm):

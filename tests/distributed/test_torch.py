@@ -60,6 +60,7 @@ def program(folder, *functions):
         (2, "maps arrays checks balanced"),
         (2, "transformations graphs"),
         (2, "layers ensembles compiled"),
+        pytest.param(2, "inductor", marks=pytest.mark.slow),
         (2, "over_points over_rows inside"),
         (3, "operators maps layers refusals over_points over_rows"),
     ],

@@ -110,6 +110,20 @@ def compiled(comm):
         )
         _, tangent = torch.func.jvp(call, tuple(constants), tuple(h))
         assert torch.equal(program(*constants), tangent), name
+    compositions(comm, "aot_eager")
+    example = Example(comm, cases.representative("edge_to_edge"))
+    torch._dynamo.reset()
+    program = torch.compile(lambda *t: example(*t), backend="aot_eager", fullgraph=True)
+    with pytest.raises(Exception, match="reverse: expected None where torch traces"):
+        program(*example.tensors())
+
+
+def inductor(comm):
+    compositions(comm, "inductor")
+
+
+def compositions(comm, backend):
+    """Programs of maps between ranks, and of modules whose parameters are replicated."""
     _, shares = random_graph(comm)
     graph = shares.graph
     leaves = [torch.rand(n, 2, requires_grad=True) for n in (graph.num_src, graph.local.num_src)]
@@ -121,14 +135,14 @@ def compiled(comm):
         return comm.sum(graph.accumulate(full).sin().sum())
 
     torch._dynamo.reset()
-    program = torch.compile(composed, fullgraph=True, backend="aot_eager")
+    program = torch.compile(composed, fullgraph=True, backend=backend)
     found, expected = (torch.autograd.grad(f(*leaves), leaves) for f in (program, composed))
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, 1e-6)
     model = nn.Replicated(stacked(), comm)
     sizes = (shares.graph.num_src, 4), (shares.graph.num_edges, 2)
     x, edge = (torch.ones(size, dtype=torch.float64) for size in sizes)
-    program = torch.compile(model, fullgraph=True, backend="aot_eager")
+    program = torch.compile(model, fullgraph=True, backend=backend)
     found, expected = (
         torch.autograd.grad(f(x, shares.graph, edge).square().sum(), [*model.parameters()])
         for f in (program, model)
@@ -136,8 +150,3 @@ def compiled(comm):
     largest = max(e.abs().max() for e in expected)
     for one, other in zip(found, expected, strict=True):
         assert (one - other).abs().max() <= 1e-13 * largest
-    example = Example(comm, cases.representative("edge_to_edge"))
-    torch._dynamo.reset()
-    program = torch.compile(lambda *t: example(*t), backend="aot_eager", fullgraph=True)
-    with pytest.raises(Exception, match="reverse: expected None where torch traces"):
-        program(*example.tensors())

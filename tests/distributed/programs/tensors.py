@@ -24,10 +24,10 @@ from .tensor_layers import balanced, ensembles, layers
 from .tensor_points import inside, over_points, over_rows
 from .tensor_problems import NAMES, Example, random_graph
 from .tensor_refusals import refusals
-from .tensor_transformations import compiled, transformations
+from .tensor_transformations import compiled, inductor, transformations
 
-__all__ = ["balanced", "checks", "compiled", "ensembles", "inside", "layers", "over_points"]
-__all__ += ["over_rows", "refusals", "transformations"]
+__all__ = ["balanced", "checks", "compiled", "ensembles", "inductor", "inside", "layers"]
+__all__ += ["over_points", "over_rows", "refusals", "transformations"]
 
 
 def compare_tensors(comm, case, seed, dtype=np.float64):
