@@ -28,7 +28,7 @@ LINKING = ROOT / "docs" / "guide" / "linking.md"
 """Needs an installed library: test_prefix runs it."""
 NOT_RUN = {
     "docs/guide/clusters.md": 4,
-    "docs/guide/distributed.md": 1,
+    "docs/guide/distributed.md": 2,
     "docs/guide/fortran.md": 1,
     "docs/guide/fortran_distributed.md": 2,
     "docs/guide/gpu.md": 1,

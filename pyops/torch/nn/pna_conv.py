@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ... import torch as _ops
-from .._call import is_tracing
-from .._phase import tracks_derivatives
-from ._functions import scatter
+from ._degree_scaled import SCALERS, DegreeScaled, by_tower, degree_scaled
 from ._linear import AnyLinear, Linear, is_linear, is_plain, reset
-from ._messages import EXTREMES, Flow, Messages
+from ._messages import Flow, Messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ._edges.edge_index import EdgeIndex
     from ._edges.layer_edges import Edges
-
-Statistic: TypeAlias = Literal["sum", "mean", "max", "min", "var"]
-_STATISTICS: dict[str, Statistic] = {
-    "SumAggregation": "sum",
-    "MeanAggregation": "mean",
-    "MaxAggregation": "max",
-    "MinAggregation": "min",
-    "VarAggregation": "var",
-    "StdAggregation": "var",
-}
-_SCALERS = "identity", "amplification", "attenuation", "linear", "inverse_linear"
-_LEAST = 1e-5
-"""Variance below which PyTorch Geometric takes the deviation as 0."""
 
 
 class PNAConv(Messages):
@@ -98,7 +82,7 @@ class PNAConv(Messages):
         post_layers: int = 1,
         divide_input: bool = False,
         act: str | Callable[[Tensor], Tensor] | None = "relu",
-        act_kwargs: Mapping[str, Any] | None = None,
+        act_kwargs: Mapping[str, object] | None = None,
         train_norm: bool = False,
         *,
         flow: Flow = "source_to_target",
@@ -117,8 +101,8 @@ class PNAConv(Messages):
             if divides and value % towers:
                 raise ValueError(f"{label}: {name}: expected a multiple of {towers}, got {value}")
         for scaler in scalers:
-            if scaler not in _SCALERS:
-                expected = ", ".join(_SCALERS)
+            if scaler not in SCALERS:
+                expected = ", ".join(SCALERS)
                 raise ValueError(f"{label}: scalers: expected some of {expected}, got {scaler!r}")
         try:
             scaled = DegreeScalerAggregation([*aggregators], [*scalers], deg, train_norm)
@@ -134,7 +118,7 @@ class PNAConv(Messages):
         self.F_out = out_channels // towers
 
         def network(width: int, out: int, layers: int) -> torch.nn.Sequential:
-            parts: list[Any] = [Linear(width, out)]
+            parts: list[torch.nn.Module] = [Linear(width, out)]
             for _ in range(layers - 1):
                 parts += [activation_resolver(act, **(act_kwargs or {})), Linear(out, out)]
             return torch.nn.Sequential(*parts)
@@ -152,8 +136,8 @@ class PNAConv(Messages):
     def reset_parameters(self) -> None:
         """Initialize all parameters anew."""
         super().reset_parameters()
-        for part in self.children():
-            if part is not self.aggr_module:
+        for name, part in self.named_children():
+            if name != "aggr_module":
                 reset(part)
 
     def forward(self, x: Tensor, edge_index: EdgeIndex, edge_attr: Tensor | None = None) -> Tensor:
@@ -185,19 +169,23 @@ class PNAConv(Messages):
             raise ValueError(f"{self._label}: edge_attr: expected {expected}, got {got}")
         if features is not None:
             features = self._matrix(features)
-        rows = x if self.divide_input else x.repeat(1, self.towers)
-        layers = None if edges.graph is None else self._first_layers()
-        if layers is None:
+        rows = x if self.divide_input or self.towers == 1 else x.repeat(1, self.towers)
+        scaled, layers = degree_scaled(self._aggregation()), self._first_layers()
+        if edges.graph is None or scaled is None or layers is None:
             messages = self._messages(edges, rows, features)
-            reduced = self._gathered(self._by_tower(messages), edges.dst, nodes)
+            reduced = self._gathered(by_tower(messages, self.towers), edges.dst, nodes)
         else:
-            reduced = self._reduced(edges, rows, features, layers)
-        both = torch.cat([self._by_tower(rows), reduced], dim=-1)
+            reduced = self._reduced(scaled, edges, rows, features, layers)
+        both = torch.cat([by_tower(rows, self.towers), reduced], dim=-1)
         parts = [network(both[:, place]) for place, network in enumerate(self.post_nns)]
         return self._applied("x", self.lin, torch.cat(parts, dim=1))
 
-    def _by_tower(self, rows: Tensor) -> Tensor:
-        return rows.unflatten(1, (self.towers, rows.shape[1] // self.towers))
+    def _aggregation(self) -> torch.nn.Module:
+        assert isinstance(self.aggr_module, torch.nn.Module)
+        return self.aggr_module
+
+    def _networks(self) -> list[torch.nn.Sequential]:
+        return [part for part in self.pre_nns if isinstance(part, torch.nn.Sequential)]
 
     def _messages(self, edges: Edges, rows: Tensor, features: Tensor | None) -> Tensor:
         """Return the messages of all towers side by side, by the networks as they are."""
@@ -205,43 +193,35 @@ class PNAConv(Messages):
         if features is not None:
             encoded = self._applied("edge_attr", self.edge_encoder, features)
             parts.append(encoded.repeat(1, self.towers))
-        given = torch.cat([self._by_tower(part) for part in parts], dim=-1)
+        given = torch.cat([by_tower(part, self.towers) for part in parts], dim=-1)
         each = [network(given[:, place]) for place, network in enumerate(self.pre_nns)]
         return torch.cat(each, dim=1)
 
     def _first_layers(self) -> list[AnyLinear] | None:
-        """Return the first layer of each tower, None if the layer has to run as it is written."""
-        aggregation: Any = self.aggr_module
-        several = getattr(aggregation.aggr, "aggrs", ())
-        modules = [aggregation, aggregation.aggr, *several, *self.pre_nns]
-        layers = [network[0] for network in self.pre_nns]
+        """Return the first layer of each tower, None if networks have to run as they are."""
+        networks = self._networks()
+        layers = [network[0] for network in networks]
+        found = [layer for layer in layers if is_linear(layer)]
         encoders = [self.edge_encoder] if self.edge_dim is not None else []
-        is_known = (
-            getattr(aggregation.aggr, "mode", None) == "cat"
-            and all(type(part).__name__ in _STATISTICS for part in several)
-            and not any(getattr(part, "semi_grad", False) for part in aggregation.modules())
-        )
-        if not is_known or not all(map(is_plain, modules)):
+        if not all(map(is_linear, encoders)) or not all(map(is_plain, networks)):
             return None
-        return layers if all(map(is_linear, [*layers, *encoders])) else None
+        return found if len(found) == self.towers else None
 
     def _reduced(
-        self, edges: Edges, rows: Tensor, features: Tensor | None, layers: list[AnyLinear]
+        self,
+        scaled: DegreeScaled,
+        edges: Edges,
+        rows: Tensor,
+        features: Tensor | None,
+        layers: list[AnyLinear],
     ) -> Tensor:
-        """Return the scaled aggregations [nodes, towers, scalers * aggregators * F_in].
-
-        The first layer is a sum of products with the destination, the source and the edge. The
-        first is a constant of the destination: it is added to a mean, and a variance lacks it.
-        """
+        """Reduce messages whose first layer is a sum of products with both ends and the edge."""
         graph, linear = edges.graph, torch.nn.functional.linear
         assert graph is not None
         weights = [layer.weight.split(self.F_in, dim=1) for layer in layers]
-        given = rows.split(self.F_in, dim=1)
-        terms = zip(given, weights, layers, strict=True)
-        own = torch.cat([linear(x, w[0], layer.bias) for x, w, layer in terms], dim=1)
-        of_sources = torch.cat(
-            [linear(x, w[1]) for x, w in zip(given, weights, strict=True)], dim=1
-        )
+        given = [*zip(rows.split(self.F_in, dim=1), weights, layers, strict=True)]
+        own = torch.cat([linear(x, w[0], layer.bias) for x, w, layer in given], dim=1)
+        of_sources = torch.cat([linear(x, w[1]) for x, w, _ in given], dim=1)
         messages = of_edges = None
         if features is not None:
             matrix, encoder = torch.cat([w[2] for w in weights]), self.edge_encoder
@@ -251,60 +231,15 @@ class PNAConv(Messages):
             except RuntimeError:
                 self._explain("edge_attr", encoder, features)
                 raise
-            messages = _ops.edge_update(graph, of_sources, None, of_edges, mode="sum")
-        degrees = edges.sums(own.new_ones(1).expand(edges.count)).unsqueeze(1)
-        own = own.masked_fill(degrees == 0, 0.0)
-        if len(self.pre_nns[0]) > 1:
+        networks = self._networks()
+        if len(networks[0]) > 1:
             messages = _ops.edge_update(graph, of_sources, own, of_edges, mode="sum")
-            each = zip(self.pre_nns, messages.split(self.F_in, dim=1), strict=True)
+            each = zip(networks, messages.split(self.F_in, dim=1), strict=True)
             messages = torch.cat([network[1:](part) for network, part in each], dim=1)
-            own = torch.zeros_like(own)
-        aggregation: Any = self.aggr_module
-        found: dict[str, Tensor] = {}
-        parts = []
-        for part in aggregation.aggr.aggrs:
-            kind = type(part).__name__
-            name = _STATISTICS[kind]
-            if name not in found:
-                value = self._statistic(edges, name, of_sources, messages)
-                if name != "var":
-                    value = value + (own * degrees if name == "sum" else own)
-                found[name] = value
-            value = found[name]
-            if kind == "StdAggregation":
-                value = value.clamp(min=_LEAST).sqrt()
-                value = value.masked_fill(value <= math.sqrt(_LEAST), 0.0)
-            parts.append(self._by_tower(value))
-        factors = self._factors(degrees.unsqueeze(2))
-        values = torch.cat(parts, dim=-1)
-        return torch.cat([values * factors[name] for name in aggregation.scaler], dim=-1)
-
-    def _statistic(
-        self, edges: Edges, name: Statistic, of_sources: Tensor, messages: Tensor | None
-    ) -> Tensor:
-        """Reduce messages, those of the sources where others are not given."""
-        graph = edges.graph
-        assert graph is not None
-        like = of_sources if messages is None else messages
-        if name in EXTREMES and (is_tracing(like) or tracks_derivatives([like])):
-            # ties share the gradient, as in PyTorch Geometric
-            each = edges.of_sources(of_sources) if messages is None else messages
-            return scatter(each, edges.dst, 0, edges.num_dst, name)
-        given = of_sources if messages is None else None
-        return _ops.aggregate(graph, given, messages, reduce=name)
-
-    def _factors(self, degrees: Tensor) -> dict[str, Tensor | float]:
-        """Return the factor of each scaler for the in-degrees of nodes."""
-        aggregation: Any = self.aggr_module
-        mean, mean_log = aggregation.avg_deg_lin, aggregation.avg_deg_log
-        positive = degrees.clamp(min=1)
-        return {
-            "identity": 1.0,
-            "amplification": torch.log(degrees + 1) / mean_log,
-            "attenuation": mean_log / torch.log(positive + 1),
-            "linear": degrees / mean,
-            "inverse_linear": mean / positive,
-        }
+            return scaled(edges, of_sources, messages, None, self.towers)
+        if of_edges is not None:
+            messages = _ops.edge_update(graph, of_sources, None, of_edges, mode="sum")
+        return scaled(edges, of_sources, messages, own, self.towers)
 
     def __repr__(self) -> str:
         """Return the text of the original layer."""
