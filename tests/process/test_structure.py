@@ -81,6 +81,15 @@ def test_templates_are_fortran():
     assert not [line for line in text if "_${v}$" in line]
 
 
+@pytest.mark.parametrize("name", ["machine", "tuning"])
+def test_constants_are_no_data(name):
+    """A library may have these modules twice, so they define no arrays and no variables."""
+    text = (ROOT / "fortran" / "runtime" / f"{name}.fypp").read_text()
+    code = re.sub(r"!.*", "", text).replace("&", "")
+    assert "parameter" in code
+    assert not re.search(r"\w+\([\d:, ]+\) *=|dimension|allocatable|save", code)
+
+
 def test_bits_have_names():
     """Kernels and nodes test the bits of their arguments by the names that bits have."""
     numbered = re.compile(r"\b(btest|iand)\((c%)?(wanted|given|present|reads|transposed), *\d")
