@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from ... import torch as _ops
-from .._call import HALVES, is_tracing
+from .._call import HALVES
 from .._host import without_subclass
-from .._phase import tracks_derivatives
 from ._edges.edge_index import EdgeIndex, check_device, is_sparse
 from ._linear import is_plain
-from ._messages import EXTREMES, Messages, Size
+from ._messages import EXTREMES, Messages, Size, shares_ties
 from ._reductions import SUMS, reduced_by_torch
 
 if TYPE_CHECKING:
@@ -112,17 +111,13 @@ class Aggregating(Messages):
         return self._gathered(messages, edges.dst, edges.num_dst + edges.spare)
 
     def _fused(self, x: Tensor, weight: Tensor | None) -> tuple[Reduce, float] | None:
-        """Return the reduction of the operator and its temperature, None to materialize messages.
-
-        It does not split the gradient of a maximum or minimum among ties, as PyTorch Geometric
-        does.
-        """
+        """Return the operator's reduction and temperature, None to materialize messages."""
         if self.aggr_module is not None:
             return _as_reduction(self.aggr_module)
         if not isinstance(self.aggr, str):
             return None
         given = [x] if weight is None else [x, weight]
-        if self.aggr in EXTREMES and (is_tracing(x) or tracks_derivatives(given)):
+        if self.aggr in EXTREMES and shares_ties(*given):
             return None
         return _REDUCTIONS[self.aggr], 1.0
 

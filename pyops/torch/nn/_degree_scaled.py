@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 
 from ... import torch as _ops
-from .._call import is_tracing
-from .._phase import tracks_derivatives
 from ._functions import scatter
 from ._linear import is_plain
-from ._messages import EXTREMES
+from ._messages import EXTREMES, shares_ties
 
 if TYPE_CHECKING:
     from ._edges.layer_edges import Edges
@@ -67,7 +65,7 @@ class DegreeScaled:
         destination. A constant of the destination is added to a mean, and a variance lacks it.
         """
         like = of_sources if messages is None else messages
-        degrees = edges.sums(like.new_ones(1).expand(edges.count)).unsqueeze(1)
+        degrees = edges.counts(like).unsqueeze(1)
         if own is not None:
             own = own.masked_fill(degrees == 0, 0.0)
         found: dict[str, Tensor] = {}
@@ -99,8 +97,8 @@ def degree_scaled(aggregation: torch.nn.Module) -> DegreeScaled | None:
     if not all(is_plain(part) for part in (aggregation, inner, *several)):
         return None
     scalers: list[str] = getattr(aggregation, "scaler", [])
-    means = getattr(aggregation, "avg_deg_lin", None), getattr(aggregation, "avg_deg_log", None)
-    mean, mean_log = means
+    mean = getattr(aggregation, "avg_deg_lin", None)
+    mean_log = getattr(aggregation, "avg_deg_log", None)
     assert isinstance(mean, Tensor)
     assert isinstance(mean_log, Tensor)
     return DegreeScaled(kinds, tuple(scalers), mean, mean_log)
@@ -118,8 +116,7 @@ def _statistic(
     graph = edges.graph
     assert graph is not None
     like = of_sources if messages is None else messages
-    if name in EXTREMES and (is_tracing(like) or tracks_derivatives([like])):
-        # ties share the gradient, as in PyTorch Geometric
+    if name in EXTREMES and shares_ties(like):
         each = edges.of_sources(of_sources) if messages is None else messages
         return scatter(each, edges.dst, 0, edges.num_dst, name)
     given = of_sources if messages is None else None

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from ... import torch as _ops
-from .._call import is_exporting, is_tracing
-from .._phase import tracks_derivatives
+from .._call import is_exporting
 from ._linear import AnyLinear, reset
-from ._messages import Aggr, Flow, Messages, Pair
+from ._messages import Aggr, Flow, Messages, Pair, shares_ties
 from ._networks import Layers, network_of
 from ._reductions import SUMS
 
@@ -124,7 +123,7 @@ class EdgeConv(Messages):
         if self.aggr_module is None and isinstance(self.aggr, str) and self.aggr in SUMS:
             return _ops.edge_network(graph, *given, reduce=SUMS[self.aggr], **options)
         messages = _ops.edge_mlp(graph, *given, **options)
-        if self.aggr_module is not None or is_tracing(left) or tracks_derivatives([messages]):
+        if self.aggr_module is not None or shares_ties(messages):
             return self._reduced(edges, messages)
         return _ops.aggregate(graph, None, messages, reduce="max" if self.aggr == "max" else "min")
 

@@ -137,7 +137,7 @@ class GCNConv(Aggregating):
         matrix = edges.values is not None  # whose values are the weights, as in the original
         weight = self._weights(edges, None if matrix else edge_weight, x)
         if weight is None:
-            totals = edges.sums(x.new_ones(1).expand(edges.count))
+            totals = edges.counts(x)
         else:
             if loops is not None:
                 weight = edges.looped_weights(weight, 2.0 if self.improved else 1.0, matrix)

@@ -170,19 +170,15 @@ class PNAConv(Messages):
         if features is not None:
             features = self._matrix(features)
         rows = x if self.divide_input or self.towers == 1 else x.repeat(1, self.towers)
-        scaled, layers = degree_scaled(self._aggregation()), self._first_layers()
-        if edges.graph is None or scaled is None or layers is None:
+        split = None if edges.graph is None else self._split()
+        if split is None:
             messages = self._messages(edges, rows, features)
             reduced = self._gathered(by_tower(messages, self.towers), edges.dst, nodes)
         else:
-            reduced = self._reduced(scaled, edges, rows, features, layers)
+            reduced = self._reduced(edges, rows, features, *split)
         both = torch.cat([by_tower(rows, self.towers), reduced], dim=-1)
         parts = [network(both[:, place]) for place, network in enumerate(self.post_nns)]
         return self._applied("x", self.lin, torch.cat(parts, dim=1))
-
-    def _aggregation(self) -> torch.nn.Module:
-        assert isinstance(self.aggr_module, torch.nn.Module)
-        return self.aggr_module
 
     def _networks(self) -> list[torch.nn.Sequential]:
         return [part for part in self.pre_nns if isinstance(part, torch.nn.Sequential)]
@@ -197,22 +193,23 @@ class PNAConv(Messages):
         each = [network(given[:, place]) for place, network in enumerate(self.pre_nns)]
         return torch.cat(each, dim=1)
 
-    def _first_layers(self) -> list[AnyLinear] | None:
-        """Return the first layer of each tower, None if networks have to run as they are."""
-        networks = self._networks()
+    def _split(self) -> tuple[DegreeScaled, list[AnyLinear]] | None:
+        """Return the statistics and the first layers of the towers, None to run all as they are."""
+        assert isinstance(self.aggr_module, torch.nn.Module)
+        scaled, networks = degree_scaled(self.aggr_module), self._networks()
         layers = [network[0] for network in networks]
         found = [layer for layer in layers if is_linear(layer)]
         encoders = [self.edge_encoder] if self.edge_dim is not None else []
         if not all(map(is_linear, encoders)) or not all(map(is_plain, networks)):
             return None
-        return found if len(found) == self.towers else None
+        return None if scaled is None or len(found) < self.towers else (scaled, found)
 
     def _reduced(
         self,
-        scaled: DegreeScaled,
         edges: Edges,
         rows: Tensor,
         features: Tensor | None,
+        scaled: DegreeScaled,
         layers: list[AnyLinear],
     ) -> Tensor:
         """Reduce messages whose first layer is a sum of products with both ends and the edge."""

@@ -194,9 +194,13 @@ class Edges:
         """Remove the row of the spare destination."""
         return nodes[: self.num_dst] if self.spare else nodes
 
+    def counts(self, like: Tensor) -> Tensor:
+        """Return the in-degrees in the type of another tensor."""
+        return self.sums(like.new_ones(1).expand(self.count))
+
     def degrees(self, like: Tensor) -> Tensor:
         """Return the in-degrees, at least 1, in the type of another tensor."""
-        return self.sums(like.new_ones(1).expand(self.count)).clamp(min=1)
+        return self.counts(like).clamp(min=1)
 
     def sums(self, weight: Tensor) -> Tensor:
         """Return the sums of the weights of incoming edges."""
