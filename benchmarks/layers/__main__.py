@@ -25,8 +25,8 @@ median time of a call and the extra memory at its peak. "Time" and "memory" are 
 those of the drop-in layer the original takes: of calls in turn, the median of the ratios within a
 round. "Difference": the largest one of any result or gradient, by the largest entry of that, or by
 a thousandth of the largest of all, as some gradients are 0 but for rounding. Where a gradient
-jumps, at 0 of a ReLU or between two maxima, rounding may choose another side; in float64 the
-results differ by less than 1e-13."""
+jumps, at 0 of a ReLU or between two maxima, rounding may choose another side; in float64 results
+of such layers differ by less than 1e-13."""
 
 OVER_SIZES = """\
 How many times the time of the drop-in the original takes, forward and backward, threads: {threads},

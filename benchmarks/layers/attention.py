@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from benchmarks.layers.case import Case
+from benchmarks.layers.case import Case, edges_of
 
 NODES, DEGREE, WIDTH = 20_000, 25, 128
 
@@ -21,9 +21,7 @@ def make(name, edge_dim=None, loops=True, **options):
     layers = [getattr(package, name)(WIDTH, **options) for package in (originals, drop_ins)]
     layers[1].load_state_dict(layers[0].state_dict())
     x = torch.randn(NODES, WIDTH)
-    index = torch.stack(
-        [torch.randint(NODES, (NODES * DEGREE,)), torch.arange(NODES).repeat_interleave(DEGREE)]
-    )[:, torch.randperm(NODES * DEGREE)]
+    index = edges_of(NODES, DEGREE)
     features = [] if edge_dim is None else [torch.randn(NODES * DEGREE, edge_dim)]
     width = options["heads"] * options["out_channels"]
     gy = torch.randn(NODES, width)

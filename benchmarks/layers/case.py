@@ -20,4 +20,13 @@ class Case:
     make: Callable[[], tuple[Call, Call]]
 
 
+def edges_of(nodes: int, degree: int) -> Any:
+    """Return random edges, `degree` into each node, in random order."""
+    import torch
+
+    src = torch.randint(nodes, (nodes * degree,))
+    index = torch.stack([src, torch.arange(nodes).repeat_interleave(degree)])
+    return index[:, torch.randperm(nodes * degree)]
+
+
 SIDES = "original", "drop-in"

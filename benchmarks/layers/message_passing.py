@@ -4,7 +4,7 @@ import itertools
 from functools import partial
 
 from benchmarks.layers.attention import DEGREE, NODES, WIDTH
-from benchmarks.layers.case import Case
+from benchmarks.layers.case import Case, edges_of
 
 RELATIONS, FILTERS = 4, 64
 EDGES = NODES * DEGREE
@@ -53,8 +53,7 @@ def make(name, **options):
         given, more = arguments(name)
         layers.append(getattr(package, name)(*given, **options))
     layers[1].load_state_dict(layers[0].state_dict())
-    index = torch.stack([torch.randint(NODES, (EDGES,)), torch.arange(NODES).repeat(DEGREE)])
-    index = index[:, torch.randperm(EDGES)]
+    index = edges_of(NODES, DEGREE)
     x, gy = torch.randn(NODES, WIDTH), torch.randn(NODES, WIDTH)
     return tuple(partial(step, layer, x, index, more, gy) for layer in layers)
 

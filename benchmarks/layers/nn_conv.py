@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from benchmarks.layers.case import Case
+from benchmarks.layers.case import Case, edges_of
 
 DIM, HIDDEN = 6, 64
 
@@ -25,11 +25,9 @@ def make(nodes, degree, width, last=False, more=False, **options):
         package.NNConv(width, width, network(), **options) for package in (originals, drop_ins)
     ]
     layers[1].load_state_dict(layers[0].state_dict())
-    edges = nodes * degree
-    index = torch.stack(
-        [torch.randint(nodes, (edges,)), torch.arange(nodes).repeat_interleave(degree)]
-    )[:, torch.randperm(edges)]
-    x, features, gy = torch.randn(nodes, width), torch.randn(edges, DIM), torch.randn(nodes, width)
+    index = edges_of(nodes, degree)
+    features = torch.randn(nodes * degree, DIM)
+    x, gy = torch.randn(2, nodes, width)
     return tuple(partial(step, layer, x, index, features, gy) for layer in layers)
 
 

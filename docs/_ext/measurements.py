@@ -20,6 +20,7 @@ sys.path.append(str(ROOT))
 
 from benchmarks import report  # noqa: E402 (found by the path)
 from benchmarks import table as table_of_all  # noqa: E402
+from benchmarks.layers import __main__ as layers  # noqa: E402
 from benchmarks.operators import elementwise  # noqa: E402
 from benchmarks.peers import NAMES, PEERS  # noqa: E402
 
@@ -252,11 +253,7 @@ def layers_page() -> str:
     found = read("layers")
     text = ".. role:: slower\n\n" + title("Layers") + run(found)
     text += "Written by ``./run layers``: layers of ``pyops.torch.nn`` beside their originals of "
-    text += "PyTorch Geometric and neuraloperator, forward and backward, gradients of inputs and "
-    text += "parameters. Time and memory: how many times those of pyops the original takes. "
-    text += "Difference: relative to the largest entry of a result or gradient. Where a gradient "
-    text += "jumps, at 0 of a ReLU or between two maxima, rounding may choose the other side; in "
-    text += "float64 the results differ by less than 1e-13.\n\n"
+    text += f"PyTorch Geometric and neuraloperator. {layers.PREAMBLE}\n\n"
     text += facts(found["machine"], found["versions"], found["settings"])
     head = list(found["rows"][0])
     rows, lost = [], []

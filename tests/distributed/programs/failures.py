@@ -15,13 +15,18 @@ from pyops.distributed import Communicator
 how, *mark = sys.argv[1:]
 
 
+def touch():
+    """Set the time of a file, if one is named, to that of the failure."""
+    for path in mark:
+        Path(path).touch()
+
+
 def fail_in_call(*_):
     raise MemoryError("no memory is left")
 
 
 if how == "early" and MPI.COMM_WORLD.rank == 1:
-    for path in mark:
-        Path(path).touch()
+    touch()
     raise ValueError("rank 1 is out of luck")
 comm = Communicator()
 first = 10 * comm.rank
@@ -31,8 +36,7 @@ pyops.aggregate(graph, x)
 if how == "none":
     sys.exit(0)
 if comm.rank == 1:
-    for path in mark:
-        Path(path).touch()
+    touch()
     if how == "raise":
         raise ValueError("rank 1 is out of luck")
     if how == "memory":

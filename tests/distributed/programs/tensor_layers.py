@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 import pyops.torch as pt
 from pyops.torch import nn
 
+from ...frameworks.torch.layer_cases import PNA
 from ...support.graphs import drawn
 from .tensor_problems import random_graph
 
@@ -28,7 +29,6 @@ LAYERS = {
         4, 3, torch.nn.Sequential(network(2, 5, 12), torch.nn.Tanh()), **k
     ),
 }
-PNA = ["mean", "std", "max"], ["identity", "linear"], torch.tensor([1, 2, 3])
 OF_WEIGHTS = {
     "GCNConv": lambda **k: nn.GCNConv(4, 3, add_self_loops=False, **k),
     "SAGEConv": lambda **k: nn.SAGEConv(4, 3, project=True, **k),

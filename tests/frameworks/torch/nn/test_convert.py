@@ -14,6 +14,8 @@ from pyops.torch import nn  # noqa: E402
 from pyops.torch.nn import _convert  # noqa: E402
 from pyops.torch.nn._messages import Messages  # noqa: E402
 
+from ..layer_cases import PNA  # noqa: E402
+
 NODES, EDGES = 12, 40
 GENERATOR = torch.Generator().manual_seed(0)
 INDEX = torch.randint(NODES, (2, EDGES), generator=GENERATOR)
@@ -37,7 +39,6 @@ class Holder(torch.nn.Module):
         return self.layer(*given)
 
 
-PNA = ["mean", "std", "max"], ["identity", "linear"], torch.tensor([1, 2, 3])
 LAYERS = {
     "GATConv": (lambda: pyg.GATConv(8, 4, 2, edge_dim=3, residual=True), [FEATURES]),
     "GATConv dropout": (lambda: pyg.GATConv(8, 4, 2, dropout=0.5), []),

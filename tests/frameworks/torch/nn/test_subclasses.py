@@ -21,6 +21,7 @@ from pyops.torch.nn._dimenet import swish  # noqa: E402
 from pyops.torch.nn._edges import routes  # noqa: E402
 
 from ..examples import Example  # noqa: E402
+from ..layer_cases import PNA  # noqa: E402
 
 
 class Plain(torch.Tensor):
@@ -103,8 +104,7 @@ torch.manual_seed(0)
 GIN = nn.GINConv(torch.nn.Linear(4, 3)).double().requires_grad_(False)
 EDGE = nn.EdgeConv(torch.nn.Linear(8, 3)).double().requires_grad_(False)
 CONTINUOUS = nn.CFConv(4, 3, 5, torch.nn.Linear(3, 5), 2.0).double().requires_grad_(False)
-STATISTICS = ["mean", "std", "max"], ["linear"], torch.tensor([1, 2, 3])
-NEIGHBOURHOODS = nn.PNAConv(4, 3, *STATISTICS).double().requires_grad_(False)
+NEIGHBOURHOODS = nn.PNAConv(4, 3, *PNA).double().requires_grad_(False)
 PAIR = INDEX[0], PTR[:-1].clamp(max=7)
 CALLS = {
     **{
