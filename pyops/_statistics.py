@@ -107,6 +107,18 @@ _MEAN_OF_POWERS = (
     ("a", "merge(0.0, c*merge(exp(b/k), q, t == 0), a == 0)"),
 )
 
+
+def _extreme(name: str, less: str) -> Statistic:
+    """Return a maximum or minimum, shared equally by the messages that attain it.
+
+    If a message is not a number, neither is the result, and all messages share it.
+    """
+    first = Pass((("a", "m"),), (("a", f"merge(merge(a, m, m {less}= a), a, a == a)"),))
+    count = Pass((("b", "0.0"),), (("b", f"b + merge(0.0, 1.0, m {less} a)"),), (("b", "1/b"),))
+    slope = f"merge(0.0, b, m {less} a)"
+    return Statistic(name, (first, count), "a", slope, curvature="0.0", tangents=())
+
+
 STATISTICS = (
     Statistic(
         "mul",
@@ -195,6 +207,8 @@ STATISTICS = (
         curvature="2*(h - da)/k",
         tangents=(("da", "h/k"),),
     ),
+    _extreme("amax", "<"),
+    _extreme("amin", ">"),
 )
 FIRST = 6
 """Code of the first of them among the reductions of `aggregate`."""
@@ -236,7 +250,8 @@ def by_columns(steps: Steps, more: Steps = ()) -> str:
     """
     texts = [f"{name} {text}" for name, text in steps] + [text for _, text in more]
     names, assigned = _quantities_in(texts), dict.fromkeys(name for name, _ in steps)
-    lines = [f"!$omp simd private({', '.join(names)})", "do l = 1, width"]
+    private = f" private({', '.join(names)})" if names else ""
+    lines = [f"!$omp simd{private}", "do l = 1, width"]
     lines += [f"{name} = {place}" for name, place in PLACES.items() if name in names]
     lines.append(assignments(steps))
     lines += [f"{PLACES[name]} = {name}" for name in assigned if name in PLACES]

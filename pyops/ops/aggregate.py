@@ -32,7 +32,8 @@ def aggregate(
     own: Annotated[Array, "num_dst, own_width"] | None = None,
     *,
     reduce: Literal[
-        "sum", "mean", "max", "min", "median", "mul", "powermean", "softmax", "std", "var"
+        "sum", "mean", "max", "min", "median", "mul", "powermean", "softmax", "std", "var",
+        "amax", "amin",
     ] = "sum",
     temperature: float = 1.0,
     power: float = 1.0,
@@ -51,6 +52,8 @@ def aggregate(
       of the 16 of float64, and magnitudes below 1e-301 count as 0.
     * ``"max"``, ``"min"``, ``"median"`` (the lower one of an even number); the gradient goes to
       the entry that attains it (argmax, argmin), the first of equals.
+    * ``"amax"``, ``"amin"``, extremes whose gradient is shared equally by all entries that attain
+      them, as in PyTorch, so that no derivative depends on the order of the edges.
     * ``"var"``, :math:`\sum_e (m_e - \bar m)^2/k`, and ``"std"``, its square root, whose
       derivative is 0 where all messages are equal.
     * ``"softmax"``, :math:`\sum_e p_e m_e` with p the softmax over the entries of
@@ -70,7 +73,8 @@ def aggregate(
         Weights w of the edges.
     own : array, shape (num_dst, own_width), optional
         Features z of the destination nodes.
-    reduce : {"sum", "mean", "max", "min", "median", "mul", "powermean", "softmax", "std", "var"}
+    reduce : {"sum", "mean", "max", "min", "median", "mul", "powermean", "softmax", "std", "var", \
+            "amax", "amin"}
         Reduction of the messages.
     temperature : float
         Factor of the messages in the softmax.
@@ -86,8 +90,8 @@ def aggregate(
     -----
     Time O(E W) for E entries and messages of width W, a median as many passes over the entries as
     a number has bits. Memory beside inputs and results: none; for gradients of extremes and
-    medians 16 bits for each element of the result, for those of products, means of powers,
-    softmax, deviations and variances three float64, five for second derivatives.
+    medians 16 bits for each element of the result, for those of shared extremes, products, means
+    of powers, softmax, deviations and variances three float64, five for second derivatives.
 
     In PyTorch Geometric `StdAggregation` returns 0 for a variance below 1e-5, and
     `PowerMeanAggregation` clamps messages; nothing is clamped here.

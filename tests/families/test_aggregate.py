@@ -8,7 +8,8 @@ from pyops import Graph
 from pyops._statistics import FIRST
 from pyops._statistics import STATISTICS as TABLE
 
-from ..support.cases import SELECTING, STATISTICS
+from ..reference import reference
+from ..support.cases import PHASES, SELECTING, STATISTICS, Case
 from ..support.compare import assert_close
 
 both_types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -44,6 +45,8 @@ def test_values():
     assert value(m, reduce="median") == 2
     assert value(m[:3], reduce="median") == 2
     assert value(m, reduce="mul") == 64
+    assert value(m, reduce="amax") == 8
+    assert value(m, reduce="amin") == 1
     assert value(m, reduce="var") == pytest.approx(m.var())
     assert value(m, reduce="std") == pytest.approx(m.std())
     assert value(m, reduce="powermean") == pytest.approx(m.mean())
@@ -213,3 +216,16 @@ def test_softmax_of_one_message(dtype):
             assert pyops.aggregate.backward(graph, x, gy=x[[0, 0]] * 0 + 1, **options)[0] == 1
     graph, x = into_one([-1e30, 5], dtype)
     assert pyops.aggregate(graph, x, reduce="softmax")[0] == 5
+
+
+@both_types
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_ties_share_the_gradient(reduce, phase, dtype):
+    """Messages that are small integers have many ties; no result depends on their order."""
+    problem = Case("aggregate", (("reduce", reduce),), (), "shared edges").problem()
+    arrays = {name: np.sign(problem.arrays[name]) for name in ("x", "edge", "weight")}
+    problem = problem.having(**arrays)
+    got = problem.map(dtype).run(phase)
+    expected = reference(problem, phase)
+    assert_close(got, expected, 100 * np.finfo(dtype).eps)

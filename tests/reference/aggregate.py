@@ -2,7 +2,7 @@ import numpy as np
 
 from .scores import total
 
-SHARES = "sum", "mean", "max", "min", "median"
+SHARES = "sum", "mean", "max", "min", "median", "amax", "amin"
 """Reductions that are sums of messages times their shares in the result."""
 
 
@@ -51,7 +51,11 @@ def _rows(graph):
 
 
 def _shares(graph, messages, reduce):
-    """Return the weight of each message in the result: 1 for the first that attains an extreme."""
+    """Return the weight of each message in the result.
+
+    It is 1 for the first message that is the maximum, minimum or median, and shared by all of them
+    for amax and amin: by all messages if one of them is NaN.
+    """
     if reduce == "sum":
         return np.ones_like(messages)
     if reduce == "mean":
@@ -60,6 +64,11 @@ def _shares(graph, messages, reduce):
     shares = np.zeros_like(messages)
     for _, entries in _rows(graph):
         some = messages[entries]
+        if reduce in ("amax", "amin"):
+            top = (np.max if reduce == "amax" else np.min)(some, 0)
+            equal = ~(some < top) if reduce == "amax" else ~(some > top)
+            shares[entries] = equal / equal.sum(0)
+            continue
         if reduce == "median":
             found = np.argmax(some == np.sort(some, 0)[(len(some) - 1) // 2], 0)
         else:

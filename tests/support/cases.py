@@ -25,7 +25,7 @@ EVERY = OPERATORS | COMPOUNDS
 SOFTMAX = {name for name in OPERATORS if name in ("gat", "gat_v2", "transformer_conv")}
 SOFTMAX |= OPERATORS.keys() & {"segment_softmax"}
 """Operators with a softmax over the incoming edges."""
-STATISTICS = "mul", "powermean", "softmax", "std", "var"
+STATISTICS = "mul", "powermean", "softmax", "std", "var", "amax", "amin"
 """Reductions that are no sums of some of the messages."""
 SELECTING = "max", "min", "median"
 """Reductions whose results are single messages."""

@@ -33,8 +33,8 @@ def aggregate(
     if weight is not None:
         messages = messages * graph.gather_edges(weight).unsqueeze(1)
     degrees = graph.degrees(messages).unsqueeze(1)
-    if reduce in ("max", "min"):
-        y = graph.extreme(messages, f"a{reduce}")
+    if reduce in ("max", "min", "amax", "amin"):
+        y = graph.extreme(messages, f"a{reduce.removeprefix('a')}")
         y = torch.where(degrees > 0, y, torch.zeros_like(y))
     elif reduce == "mul":
         y = graph.product(messages)

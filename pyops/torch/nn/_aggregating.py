@@ -13,14 +13,14 @@ from .._call import HALVES
 from .._host import without_subclass
 from ._edges.edge_index import EdgeIndex, check_device, is_sparse
 from ._linear import is_plain
-from ._messages import EXTREMES, Messages, Size, shares_ties
-from ._reductions import SUMS, reduced_by_torch
+from ._messages import Messages, Size
+from ._reductions import EXTREMES, SUMS, reduced_by_torch
 
 if TYPE_CHECKING:
     from ._edges.layer_edges import Edges
 
-Reduce: TypeAlias = Literal["sum", "mean", "max", "min", "softmax", "var"]
-_REDUCTIONS: dict[str, Reduce] = {**SUMS, "max": "max", "min": "min"}
+Reduce: TypeAlias = Literal["sum", "mean", "amax", "amin", "softmax", "var"]
+_REDUCTIONS: dict[str, Reduce] = {**SUMS, **EXTREMES}
 
 
 class Aggregating(Messages):
@@ -96,7 +96,7 @@ class Aggregating(Messages):
         return edges.drop_spare(self._reduced(edges, x * scale, weight)) * scale
 
     def _reduced(self, edges: Edges, x: Tensor, weight: Tensor | None) -> Tensor:
-        fused = self._fused(x, weight)
+        fused = self._fused()
         if edges.graph is not None and fused is not None:
             reduce, temperature = fused
             return _ops.aggregate(
@@ -110,14 +110,11 @@ class Aggregating(Messages):
             return reduced_by_torch(self._label, messages, dst, 0, edges.num_dst, self.aggr)
         return self._gathered(messages, edges.dst, edges.num_dst + edges.spare)
 
-    def _fused(self, x: Tensor, weight: Tensor | None) -> tuple[Reduce, float] | None:
+    def _fused(self) -> tuple[Reduce, float] | None:
         """Return the operator's reduction and temperature, None to materialize messages."""
         if self.aggr_module is not None:
             return _as_reduction(self.aggr_module)
         if not isinstance(self.aggr, str):
-            return None
-        given = [x] if weight is None else [x, weight]
-        if self.aggr in EXTREMES and shares_ties(*given):
             return None
         return _REDUCTIONS[self.aggr], 1.0
 

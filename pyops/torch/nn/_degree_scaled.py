@@ -10,19 +10,17 @@ import torch
 from torch import Tensor
 
 from ... import torch as _ops
-from ._functions import scatter
 from ._linear import is_plain
-from ._messages import EXTREMES, shares_ties
 
 if TYPE_CHECKING:
     from ._edges.layer_edges import Edges
 
-Statistic: TypeAlias = Literal["sum", "mean", "max", "min", "var"]
+Statistic: TypeAlias = Literal["sum", "mean", "amax", "amin", "var"]
 _STATISTICS: dict[str, Statistic] = {
     "SumAggregation": "sum",
     "MeanAggregation": "mean",
-    "MaxAggregation": "max",
-    "MinAggregation": "min",
+    "MaxAggregation": "amax",
+    "MinAggregation": "amin",
     "VarAggregation": "var",
     "StdAggregation": "var",
 }
@@ -115,9 +113,5 @@ def _statistic(
 ) -> Tensor:
     graph = edges.graph
     assert graph is not None
-    like = of_sources if messages is None else messages
-    if name in EXTREMES and shares_ties(like):
-        each = edges.of_sources(of_sources) if messages is None else messages
-        return scatter(each, edges.dst, 0, edges.num_dst, name)
     given = of_sources if messages is None else None
     return _ops.aggregate(graph, given, messages, reduce=name)

@@ -105,7 +105,7 @@ def scatter(
     count = src.shape[dim]
     index = _checked_index(name, index, count)
     groups = groups_of(f"{name}: dim_size", index, dim_size)
-    by_operator = reduce in SUMS or (is_exporting() and reduce in EXTREMES)
+    by_operator = reduce in SUMS or reduce in EXTREMES
     if not by_operator or is_by_torch("aggregate", src, dim, index):
         return reduced_by_torch(name, src, index.long(), dim, groups, reduce)
     found = aggregated(by_index(name, index, groups), rows_first(src, dim), groups, reduce)
@@ -121,7 +121,7 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     ptr : tensor of integers, shape (segments + 1,)
         Offsets of the segments, with the end of the last one.
     reduce : {"sum", "mean", "max", "min"}
-        A maximum or minimum is torch's: it is differentiable once, in reverse mode.
+        The gradient of a maximum or minimum is shared by all rows that attain it.
 
     Returns
     -------

@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.fx import Proxy
 from torch.nn.parameter import is_lazy
 
-from .._call import DTYPES, is_integer, is_tracing
+from .._call import DTYPES, is_integer
 from .._host import without_subclass
-from .._phase import tracks_derivatives
 from .._ranks import is_distributed
 from ._edges.edge_index import (
     EdgeIndex,
@@ -37,14 +36,6 @@ FLOWS = "source_to_target", "target_to_source"
 EXTREMES = "max", "min"
 PARTS = "propagate", "message", "aggregate", "message_and_aggregate", "edge_update", "update"
 REDUCTIONS = "sum", "add", "mean", *EXTREMES
-
-
-def shares_ties(*given: Tensor) -> bool:
-    """Return whether the gradient of a maximum or minimum of messages may be requested.
-
-    Ties share it in PyTorch Geometric and in `scatter`; the operators give it to the first.
-    """
-    return is_tracing(*given) or tracks_derivatives(given)
 
 
 class Aggregator(Protocol):

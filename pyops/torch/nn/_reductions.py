@@ -19,7 +19,12 @@ from ._edges.edge_index import rows_of
 from ._edges.routes import is_packed
 
 SUMS: dict[str, Literal["sum", "mean"]] = {"sum": "sum", "add": "sum", "mean": "mean"}
-EXTREMES = {"max": "amax", "amax": "amax", "min": "amin", "amin": "amin"}
+EXTREMES: dict[str, Literal["amax", "amin"]] = {
+    "max": "amax",
+    "amax": "amax",
+    "min": "amin",
+    "amin": "amin",
+}
 REDUCTIONS = *SUMS, *EXTREMES, "mul", "any"
 _NARROW = {"segment_softmax": 4, "aggregate": 8}
 """Number of columns below which operations of torch are as fast at any size."""
@@ -32,8 +37,7 @@ by `index_select`, but the call has more overhead."""
 def is_by_torch(operator: str, src: Tensor, dim: int, index: Tensor) -> bool:
     """Return whether operations of torch do the reduction, as they do in PyTorch Geometric.
 
-    The operators do not split the gradient of a maximum or minimum among ties, so torch reduces
-    these at any size. While torch records, the number of rows may be a symbol, which is not tested.
+    While torch records, the number of rows may be a symbol, which is not tested.
     """
     if src.dtype not in DTYPES or is_mapped(index):
         return True
@@ -48,8 +52,7 @@ def is_by_torch(operator: str, src: Tensor, dim: int, index: Tensor) -> bool:
 
 
 def aggregated(graph: _graph.Graph | TracedGraph, rows: Tensor, groups: int, reduce: str) -> Tensor:
-    extreme: Literal["max", "min"] = "max" if EXTREMES.get(reduce) == "amax" else "min"
-    name = SUMS.get(reduce, extreme)
+    name = SUMS[reduce] if reduce in SUMS else EXTREMES[reduce]
     found = _ops.aggregate(graph, None, _columns(rows), reduce=name)
     return found.reshape(groups, *rows.shape[1:])
 

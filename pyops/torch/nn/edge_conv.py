@@ -10,9 +10,9 @@ from torch import Tensor
 from ... import torch as _ops
 from .._call import is_exporting
 from ._linear import AnyLinear, reset
-from ._messages import Aggr, Flow, Messages, Pair, shares_ties
+from ._messages import Aggr, Flow, Messages, Pair
 from ._networks import Layers, network_of
-from ._reductions import SUMS
+from ._reductions import EXTREMES, SUMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,12 +123,12 @@ class EdgeConv(Messages):
         if self.aggr_module is None and isinstance(self.aggr, str) and self.aggr in SUMS:
             return _ops.edge_network(graph, *given, reduce=SUMS[self.aggr], **options)
         messages = _ops.edge_mlp(graph, *given, **options)
-        if self.aggr_module is not None or shares_ties(messages):
+        if self.aggr_module is not None or not isinstance(self.aggr, str):
             return self._reduced(edges, messages)
-        return _ops.aggregate(graph, None, messages, reduce="max" if self.aggr == "max" else "min")
+        return _ops.aggregate(graph, None, messages, reduce=EXTREMES[self.aggr])
 
     def _reduced(self, edges: Edges, messages: Tensor) -> Tensor:
-        """Reduce materialized messages; ties of a maximum share its gradient."""
+        """Reduce materialized messages."""
         out = self._gathered(messages, edges.dst, edges.num_dst)
         return out / edges.degrees(out)[:, None] if self.aggr == "mean" else out
 

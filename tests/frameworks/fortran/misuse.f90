@@ -56,7 +56,7 @@ contains
     y => aggregate(graph, x, reduce="product")
     call refused(tape, wrong_argument, &
                  "aggregate: reduce: expected sum, mean, max, min, median, mul, powermean, " &
-                 //"softmax, std or var, got product", y, [2, 3])
+                 //"softmax, std, var, amax or amin, got product", y, [2, 3])
     y => gno_conv(graph, x, e, p, hidden=0)
     call refused(tape, wrong_argument, "gno_conv: hidden: expected at least 1, got 0", y, [5, 3])
     y => gno_conv(empty, x, e, p, hidden=2)
