@@ -66,39 +66,29 @@ def run(
     halos, targets = ([axes.get(name) for name in some] for some in (names, results))
     local = [None if a is None else plain(a) for a in arrays]
     _replace(local, halos, Halo.exchange)
-    if graph._parts is not None:
-        combined = _run_parts(phase, graph, local, others, wanted, plan)
+    if pairs is not None or graph._parts is not None:
+        if pairs is not None:
+            combined = _run_pairs(phase, graph, pairs, local, others, numbers, wanted, plan)
+        else:
+            combined = _run_parts(phase, graph, local, others, wanted, plan)
         _points.store(combined, out, accumulate)
         return tuple(combined)
-    scaled = _reads_degrees(phase)
+    here, scaled = graph.local, _reads_degrees(phase)
+    if scaled and phase.kernel == "forward":
+        here, scaled = graph._normalising(), False
     if scaled:
         _scale(graph, halos, local)
-    if pairs is not None:
-        _clear(pairs, [a for a, slot in zip(local, phase.slots, strict=True) if slot.role == "gy"])
     sums = [name not in axes for name in results]
     kept = [s or t is not None for s, t in zip(sums, targets, strict=True)]
     outs = None if out is None else [None if k else o for k, o in zip(kept, out, strict=True)]
-    exchanged = {} if pairs is None else {n: pairs.exchange(r) for n, r in numbers.items()}
 
     def compute() -> tuple[Array | None, ...]:
-        if pairs is None:
-            here, numbered = graph.local, {}
-        else:
-            label = f"{phase.caller}: "
-            here = pairs.graph
-            numbered = {n: pairs.local(label + n, r) for n, r in exchanged.items()}
-        arguments = here, *_without_seeds(phase, local)
-        return phase.run(arguments, {**others, **numbered}, wanted, outs, accumulate)
+        return phase.run([here, *_without_seeds(phase, local)], others, wanted, outs, accumulate)
 
-    late = pairs is not None or any(
-        k and shape is not None for k, shape in zip(kept, plan.outputs, strict=True)
-    )
+    late = any(k and shape is not None for k, shape in zip(kept, plan.outputs, strict=True))
     found: list[Values | None] = [*(comm._together(phase.caller, compute) if late else compute())]
     if scaled:
         _scale(graph, targets, found)
-    if pairs is not None:
-        rows_of_y = ["dgy", "y"]
-        _clear(pairs, [a for a, n in zip(found, phase.outputs, strict=True) if n in rows_of_y])
     _replace(found, targets, Halo.accumulate)
     _sum(graph, found, sums)
     if out is not None:
@@ -125,6 +115,37 @@ def _run_parts(
         phase.caller, lambda: run(phase, slots, given, options, wanted, axes, degrees)
     )
     return parts.combine(phase, made, plan.outputs, plan.dtype, axes)
+
+
+def _run_pairs(
+    phase: Phase,
+    graph: DistributedGraph,
+    pairs: PairedEdges,
+    arrays: Sequence[Values | None],
+    options: Mapping[str, object],
+    numbers: Mapping[str, Counts],
+    wanted: Collection[str] | None,
+    plan: Plan,
+) -> list[Values | None]:
+    """Return the outputs of a call on pairs of edges, given the rows of all local edges."""
+    exchanged = {name: pairs.exchange(rows) for name, rows in numbers.items()}
+    slots = _without_seeds(phase, inputs_of(phase))
+    given = _without_seeds(phase, arrays)
+
+    def compute() -> list[list[Values | None]]:
+        rows = {n: pairs.local(f"{phase.caller}: {n}", r) for n, r in exchanged.items()}
+        return [part.run(phase, slots, given, options, rows, wanted) for part in pairs.parts]
+
+    made, names = graph.comm._together(phase.caller, compute), outputs_of(phase)
+    if graph._parts is None:
+        (found,) = made
+        _sum(graph, found, [name != "num_edges" for name in names])
+    else:
+        shapes, edges = plan.outputs, pairs.halo.size
+        found = graph._parts.combine_pairs(phase, pairs.parts, made, shapes, plan.dtype, edges)
+    halos = [pairs.halo if name == "num_edges" else None for name in names]
+    _replace(found, halos, Halo.accumulate)
+    return found
 
 
 @functools.cache
@@ -156,8 +177,6 @@ def _check(
             f"{caller}: graph: expected the same nodes as sources and destinations, got a graph "
             "with owned_src"
         )
-    if signature.indexed and graph._parts is not None:
-        raise ValueError(f"{caller}: graph: expected one that is not reproducible, got one")
     if signature.indexed and graph.local._ids is not None:
         raise ValueError(f"{caller}: graph: expected a row for each edge, got one with edge ids")
     plan = phase._plan(own, {**options}, wanted)
@@ -239,13 +258,6 @@ def _scale(
     for halo, array in zip(halos, arrays, strict=True):
         if halo is graph._halo and array is not None:
             array *= shares.astype(array.dtype).reshape(-1, *[1] * (array.ndim - 1))
-
-
-def _clear(pairs: PairedEdges, arrays: Sequence[Values | None]) -> None:
-    """Set to zero the rows of edges that other ranks compute."""
-    for array in arrays:
-        if array is not None:
-            array[pairs.others] = 0
 
 
 def _without_seeds(phase: Phase, arrays: Sequence[Slotted]) -> list[Slotted]:

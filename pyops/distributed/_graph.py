@@ -6,6 +6,7 @@ Most of the module is one class, `DistributedGraph`, and its documentation.
 from __future__ import annotations
 
 import contextlib
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from .._call.indices import MOST_EDGES, Indices, check_count, check_indices
 from ..graph import Graph
 from ._communicator import Communicator, check_rows, is_tensor, named
 from ._halo import Halo, by_rank
-from ._parts import Parts, own_parts
+from ._parts import PairedPart, Parts, firsts_of, own_parts, paired_parts
 
 if TYPE_CHECKING:
     from ._build import Edges, Nodes
@@ -74,6 +75,7 @@ class DistributedGraph:
         object.__setattr__(self._own, "_numbers", sizes)
         self._degrees: Values | None = None
         self._shares: Values | None = None
+        self._normalised: Graph | None = None
         self._paired: PairedEdges | None = None
         self._parts = None
         self._torch: Any = None
@@ -269,6 +271,19 @@ class DistributedGraph:
             self._shares = np.sqrt(local / np.maximum(whole, 1))
         return self._shares
 
+    def _normalising(self) -> Graph:
+        """Return the local graph with the out-degrees of all ranks, for forward passes.
+
+        Then factors, and so results, are those of the whole graph to the last bit.
+        """
+        if self._normalised is None:
+            self._normalised = copy.copy(self.local)
+            offsets = 1 + np.concatenate([[0], np.cumsum(self._out_degrees())]).astype(np.int64)
+            packed = {**self.local._packed, "out_offsets": offsets}
+            for name, value in {"_packed": packed, "_ready": {}, "_copies": {}}.items():
+                object.__setattr__(self._normalised, name, value)
+        return self._normalised
+
     def _pairs(self) -> PairedEdges:
         """Return the own edges and those out of own nodes, collective at first."""
         if self._paired is None:
@@ -315,6 +330,11 @@ class PairedEdges:
         self.graph = Graph(src, dst, len(nodes))
         self.others = np.flatnonzero((ends[0] < halo.first) | (ends[0] >= halo.last))
         """Edges whose sources belong to other ranks."""
+        self.parts = [PairedPart(self.graph, slice(None), self.others)]
+        """One, or those of a reproducible graph."""
+        if graph._parts is not None:
+            _, firsts = firsts_of(graph._destinations, engine.rank)
+            self.parts = paired_parts(ends[0], ends[1], firsts)
 
     def exchange(self, rows: Counts) -> Counts:
         """Return row numbers of all edges here, given those of the own ones."""

@@ -15,13 +15,17 @@ from ._halo import by_rank, flat, joined
 from ._mpi import segments
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from .._call.indices import Indices
     from .._call.phase import Phase
     from ._build import Nodes
     from ._halo import Halo
     from ._mpi import Counts, Engine, Values
+
+
+RESULTS = "y", "dgy"
+"""Outputs with the rows of results."""
 
 
 class Part(NamedTuple):
@@ -38,6 +42,75 @@ class Part(NamedTuple):
         rows = {"num_src": self.sources, "num_dst": self.rows}
         rows |= {"num_edges": self.entries, "num_entries": self.entries}
         return {name: index for name, index in rows.items() if name in axes}
+
+
+class PairedPart(NamedTuple):
+    """Edges out of and into the nodes of a part, for sums over the edges into a source.
+
+    The part of its source computes the row of an edge. At most two parts add to the gradient by an
+    edge, so that these sums have no order.
+    """
+
+    graph: Graph
+    entries: Counts | slice
+    """Rows of the edges among those of this rank."""
+    others: Counts
+    """Positions of the edges whose sources belong to other parts."""
+
+    def run(
+        self,
+        phase: Phase,
+        slots: Sequence[str],
+        arguments: Sequence[Values | None],
+        options: Mapping[str, object],
+        numbers: Mapping[str, Counts],
+        wanted: Collection[str] | None,
+    ) -> list[Values | None]:
+        """Return the outputs of a phase for this part, as `Parts.run` does for another one.
+
+        `numbers` are options that number rows of edges of this rank.
+        """
+        given = [
+            a[self.entries] if a is not None and name == "num_edges" else a
+            for name, a in zip(slots, arguments, strict=True)
+        ]
+        roles = (slot.role for slot in phase.slots if phase.seeds or slot.role != "gy")
+        self._clear(a for a, role in zip(given, roles, strict=True) if role == "gy")
+        rows = {name: self._positions(r) for name, r in numbers.items()}
+        found = [*phase.run([self.graph, *given], {**options, **rows}, wanted)]
+        self._clear(a for a, name in zip(found, phase.outputs, strict=True) if name in RESULTS)
+        return found
+
+    def _positions(self, rows: Counts) -> Counts:
+        """Return row numbers of the edges of this rank as positions among those of the part."""
+        places = np.full(len(rows) + 1, -1)  # the last for -1, which is no row
+        places[: len(rows)][self.entries] = np.arange(self.graph.num_edges)
+        return places[rows[self.entries]]
+
+    def _clear(self, arrays: Iterable[Values | None]) -> None:
+        for array in arrays:
+            if array is not None:
+                array[self.others] = 0
+
+
+def paired_parts(src: Counts, dst: Counts, firsts: Counts) -> list[PairedPart]:
+    """Return the parts of a rank, given the ends of its edges and the first node of each part."""
+    parts, edges = len(firsts) - 1, np.arange(len(src))
+    ends = [np.searchsorted(firsts, end, side="right") - 1 for end in (src, dst)]
+    twice = np.concatenate([edges, edges[ends[0] != ends[1]]])
+    owners = np.concatenate([ends[0], ends[1][ends[0] != ends[1]]])
+    inside = (owners >= 0) & (owners < parts)
+    twice, owners = twice[inside], owners[inside]
+    order = np.lexsort((twice, dst[twice], owners))
+    bounds = np.searchsorted(owners[order], np.arange(parts + 1))
+    found = []
+    for part in range(parts):
+        entries = twice[order[bounds[part] : bounds[part + 1]]]
+        nodes, both = np.unique([src[entries], dst[entries]], return_inverse=True)
+        both = both.reshape(2, -1)
+        others = np.flatnonzero(ends[0][entries] != part)
+        found.append(PairedPart(Graph(both[0], both[1], len(nodes)), entries, others))
+    return found
 
 
 class Parts:
@@ -139,15 +212,44 @@ class Parts:
             if axis == "num_src" and axis in axes:
                 self._collect(whole, np.concatenate([np.empty((0, *shape[1:]), dtype), *blocks]))
             elif axis not in axes:
-                stack = np.array(blocks, dtype).reshape(len(blocks), whole.size)
-                rows, _ = self._engine.rows(stack)
-                whole = np.add.reduce(rows, axis=0).reshape(shape)
+                whole = self.total(blocks, whole)
             elif name == "alpha":  # in the order of destinations
                 whole = np.concatenate([whole[:0], *blocks])
             else:
                 for part, block in zip(self.parts, blocks, strict=True):
                     whole[part.of(axes)[axis]] = block
             found.append(whole)
+        return found
+
+    def combine_pairs(
+        self,
+        phase: Phase,
+        parts: Sequence[PairedPart],
+        made: Sequence[Sequence[Values | None]],
+        shapes: Sequence[tuple[int, ...] | None],
+        dtype: np.dtype[np.generic],
+        edges: int,
+    ) -> list[Values | None]:
+        """Return the outputs of the edges of this rank, and of replicated arrays."""
+        found: list[Values | None] = []
+        for k, (name, shape) in enumerate(zip(phase.outputs, shapes, strict=True)):
+            blocks: Any = [outputs[k] for outputs in made]
+            if shape is None:
+                found.append(None)
+            elif phase.outputs[name][0].text != "num_edges":
+                found.append(self.total(blocks, np.zeros(shape, dtype)))
+            else:
+                whole = np.zeros((edges, *shape[1:]), dtype)
+                for part, block in zip(parts, blocks, strict=True):
+                    whole[part.entries] += block
+                found.append(whole)
+        return found
+
+    def total(self, blocks: Sequence[Values], like: Values) -> Values:
+        """Return the sum of an array of each part over the parts of all ranks."""
+        stack = np.array(blocks, like.dtype).reshape(len(blocks), like.size)
+        rows, _ = self._engine.rows(stack)
+        found: Values = np.add.reduce(rows, axis=0).reshape(like.shape)
         return found
 
     def _collect(self, whole: Values, rows: Values) -> None:
@@ -162,9 +264,15 @@ class Parts:
 
 def own_parts(nodes: Nodes, rank: int, local: Graph) -> Parts:
     """Return the parts of a rank, given all parts of the destinations."""
+    first, firsts = firsts_of(nodes, rank)
+    return Parts(local, firsts - nodes.ranges[rank], first)
+
+
+def firsts_of(nodes: Nodes, rank: int) -> tuple[int, Counts]:
+    """Return the number of the first part of a rank, and the first node of each of its parts."""
     assert nodes.parts is not None
     first, last = np.searchsorted(nodes.owners, [rank, rank + 1])
-    return Parts(local, nodes.parts[first : last + 1] - nodes.ranges[rank], int(first))
+    return int(first), nodes.parts[first : last + 1]
 
 
 def _scaled(

@@ -17,7 +17,9 @@ from ..support.broadcasts import REDUCTIONS
 from ..support.cases import PHASES, VARIANTS
 
 BEYOND = 2.0**60
-EXTREMES = [case for case in VARIANTS if dict(case.choices).get("reduce") in ("max", "min", "amax", "amin")]
+EXTREMES = [
+    case for case in VARIANTS if dict(case.choices).get("reduce") in ("max", "min", "amax", "amin")
+]
 PLAIN = [case for case in EXTREMES if "weight" in case.absent]
 GRAPHS = "isolated nodes", "shared edges", "hubs"
 both_types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
