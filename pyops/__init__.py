@@ -77,6 +77,8 @@ from .ops.transformer_conv import transformer_conv as transformer_conv
 
 _register_all()
 
+from . import models as models  # noqa: E402 (needs the table of operators)
+
 __version__ = _version("pyops-kernels")
 
 __all__ = [
@@ -84,6 +86,7 @@ __all__ = [
     "blocks",
     "get_num_threads",
     "knn_graph",
+    "models",
     "partials",
     "radius_graph",
     "set_num_threads",

@@ -48,9 +48,13 @@ def is_plain(module: torch.nn.Module) -> bool:
         or hasattr(forward, "__wrapped__")
         or (forward.__module__, forward.__qualname__)
         != (kind.__module__, f"{kind.__qualname__}.forward")
-        or any(getattr(module, name) for name in _HOOKS)
-        or _has_any_global_hook()
+        or has_hooks(module)
     )
+
+
+def has_hooks(module: torch.nn.Module) -> bool:
+    """Return whether a call of a module runs hooks."""
+    return any(getattr(module, name) for name in _HOOKS) or _has_any_global_hook()
 
 
 def is_linear(layer: object, biased: bool = True) -> TypeGuard[AnyLinear]:

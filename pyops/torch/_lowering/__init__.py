@@ -1,0 +1,187 @@
+"""Programs of PyTorch models, for `pyops.models.save`.
+
+The code of a model runs with values in place of tensors; each call of a function or of a layer adds
+the steps of its lowering, which are evaluated for the example inputs at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from ... import graph as _graph
+from ...models._model import Model
+from . import attention as attention
+from . import convolutions as convolutions
+from . import dimenet as dimenet
+from . import mesh as mesh
+from . import modules as modules
+from . import neural_operators as neural_operators
+from . import pna as pna
+from .builder import Builder, Ref, UnsupportedError
+from .tracing import Tracer, line_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ...models._calls import Scalar
+    from ...models._program import Program
+
+_CALLER = "pyops.models.save"
+_NEIGHBOURS = {"neighbors_index", "neighbors_row_splits"}
+"""Keys of neighbourhoods as `NeighborSearch` returns them."""
+_TOLERANCE = {"float32": 1e-4, "float64": 1e-10}
+"""Largest difference from torch, relative to the largest element, that rounding explains."""
+
+
+class Lowered(NamedTuple):
+    """Program of a model, its tensors, and the example inputs of the program."""
+
+    program: Program
+    tensors: dict[str, npt.NDArray[np.generic]]
+    examples: tuple[object, ...]
+
+
+def lower(
+    model: torch.nn.Module, inputs: object, hyperparameters: Mapping[str, Scalar] | None
+) -> Lowered:
+    """Return the program of a model, whose results equal those of the model for the inputs."""
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"{_CALLER}: model: expected a torch.nn.Module, got {type(model).__name__}")
+    named = _by_name(model, inputs)
+    builder = _builder(model)
+    arguments = [_example(builder, name, value) for name, value in named.items()]
+    with torch.no_grad():
+        expected = model(*named.values())
+    outputs = _outputs(_traced(builder, arguments))
+    settings = {**_attributes(model), **(hyperparameters or {})}
+    program = builder.program(outputs, settings)
+    examples = tuple(builder.example(one.name) for one in program.inputs)
+    lowered = Lowered(program, builder.tensors, examples)
+    _compare(expected, lowered)
+    return lowered
+
+
+def _traced(builder: Builder, arguments: Sequence[object]) -> object:
+    """Return the results of the model's code for values of the program."""
+    try:
+        return Tracer(builder).run(arguments)
+    except Exception as error:  # code of the model, which runs with tensors, may raise anything
+        line = line_of(error.__traceback__)
+        place = f"{line}: " if line else ""
+        cause = None if isinstance(error, UnsupportedError) else error
+        raise NotImplementedError(f"{_CALLER}: {place}{error}") from cause
+
+
+def _builder(model: torch.nn.Module) -> Builder:
+    try:
+        return Builder(model)
+    except UnsupportedError as error:
+        raise NotImplementedError(f"{_CALLER}: {error}") from None
+
+
+def _by_name(model: torch.nn.Module, inputs: object) -> dict[str, object]:
+    """Return example inputs by the names of the arguments of `forward`."""
+    signature = inspect.signature(model.forward)
+    try:
+        if isinstance(inputs, Mapping):
+            bound = signature.bind(**inputs)
+        elif isinstance(inputs, Sequence):
+            bound = signature.bind(*inputs)
+        else:
+            bound = signature.bind(inputs)
+    except TypeError as error:
+        raise TypeError(
+            f"{_CALLER}: inputs: expected the arguments of the model: {error}"
+        ) from None
+    found: dict[str, object] = {}
+    for name, value in bound.arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            found.update({f"{name}_{place}": one for place, one in enumerate(value, start=1)})
+        elif kind is inspect.Parameter.VAR_KEYWORD or kind is inspect.Parameter.KEYWORD_ONLY:
+            raise TypeError(f"{_CALLER}: inputs: expected arguments by position, got {name}")
+        else:
+            found[name] = value
+    return found
+
+
+def _example(builder: Builder, name: str, value: object) -> object:
+    """Add an input to the program; None and numbers are constants of it."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    label = f"{_CALLER}: inputs: {name}"
+    if isinstance(value, _graph.Graph):
+        return builder.add_input(name, value)
+    if isinstance(value, Mapping) and {*value} == _NEIGHBOURS:
+        index, splits = (value[key].numpy() for key in sorted(_NEIGHBOURS))
+        graph = _graph.Graph.from_csc(splits, index, int(index.max(initial=-1)) + 1)
+        return builder.add_edges(name, np.stack([graph.src, graph.dst]))
+    if isinstance(value, tuple) and all(map(_is_real, value)):
+        return tuple(_example(builder, f"{name}_{i}", v) for i, v in enumerate(value, start=1))
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        raise TypeError(f"{label}: expected a dense tensor or a graph, got {type(value).__name__}")
+    array = value.detach().cpu().numpy()
+    if value.dtype in (torch.int32, torch.int64):
+        if array.ndim == 1:
+            return builder.add_input(name, array)
+        if array.ndim == 2 and len(array) == 2:
+            return builder.add_edges(name, array)
+        raise ValueError(f"{label}: expected edges of shape (2, num_edges) or a vector of indices, "
+                         f"got shape {array.shape}")  # fmt: skip
+    if array.dtype != builder.dtype:
+        raise TypeError(f"{label}: expected {builder.dtype} like the model, got {array.dtype}")
+    if array.ndim not in (1, 2):
+        raise ValueError(f"{label}: expected a vector or a matrix, got shape {array.shape}")
+    return builder.add_input(name, array)
+
+
+def _outputs(results: object) -> list[Ref]:
+    found = list(results) if isinstance(results, tuple | list) else [results]
+    refs = [one for one in found if isinstance(one, Ref) and one.kind == "real"]
+    if len(refs) != len(found):
+        raise NotImplementedError(
+            f"{_CALLER}: expected a tensor or a tuple of tensors as the result, got {results!r:.60}"
+        )
+    return refs
+
+
+def _attributes(model: torch.nn.Module) -> dict[str, Scalar]:
+    """Return the numbers and texts among the public attributes of a model."""
+    return {
+        name: value
+        for name, value in vars(model).items()
+        if not name.startswith("_")
+        and name != "training"
+        and (value is None or isinstance(value, bool | int | float | str))
+        and value == value
+        and abs(value if isinstance(value, int | float) else 0) < 2**63
+    }
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _compare(expected: object, lowered: Lowered) -> None:
+    """Refuse a program whose results differ from those of the model for the example inputs."""
+    found = Model(lowered.program, lowered.tensors)(*lowered.examples)
+    both = [one if isinstance(one, tuple | list) else (one,) for one in (expected, found)]
+    for place, (wanted, got) in enumerate(zip(*both, strict=True)):
+        reference = wanted.detach().cpu().numpy()
+        if reference.shape != got.shape:
+            raise NotImplementedError(
+                f"{_CALLER}: result {place}: expected shape {reference.shape}, as the model "
+                f"returns, the program returns {got.shape}"
+            )
+        scale = np.abs(reference).max(initial=0.0)
+        allowed = _TOLERANCE[str(got.dtype)] * (scale if np.isfinite(scale) else 1.0)
+        if not np.allclose(got, reference, rtol=0, atol=allowed + 1e-30, equal_nan=True):
+            raise NotImplementedError(
+                f"{_CALLER}: result {place}: expected the values of the model, the program differs "
+                f"by {np.abs(got - reference).max():.3g}"
+            )

@@ -1,0 +1,104 @@
+"""Inputs of a program that have a row for each node of a graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..._call.operator import OPERATORS
+from ..._schema.declaration import GRAPH_SIZES
+from ...models._calls import GRAPH
+from ...ops.elementwise import ARITY, REDUCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...models._program import Program, Step
+
+_KEPT = "linear", "layer_norm", "softmax", "log_softmax"
+"""Calls whose results have as many rows as their input x; reductions of rows are not among them."""
+_SAME = "reverse", "remove_self_loops", "add_self_loops"
+
+
+_BY_COLUMN = *REDUCTIONS, "concat", "slice"
+"""Calls whose results have as many rows as their inputs if their axis is 1."""
+
+
+def _axis(step: Step) -> int | None:
+    axis = step.options.get("axis")
+    return 1 if axis == -1 else axis if isinstance(axis, int) else None
+
+
+class _Classes:
+    """Equivalence classes of numbers of rows, by union and find."""
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str] = {}
+
+    def find(self, one: str) -> str:
+        while self._parents.get(one, one) != one:
+            one = self._parents[one]
+        return one
+
+    def join(self, one: str, other: str) -> None:
+        self._parents[self.find(one)] = self.find(other)
+
+
+def sizes_of_graphs(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> Program:
+    """Return the program whose graphs name inputs with rows for their nodes, where there are some.
+
+    Two values have equally many rows if the calls that use them require so. `shapes` are those of
+    real values for the example inputs.
+    """
+    classes = _Classes()
+    for step in program.steps:
+        _join(classes, step, shapes)
+    rows = {classes.find(one.name): one.name for one in program.inputs[::-1] if one.kind != GRAPH}
+    found = [
+        replace(
+            one,
+            num_src=rows.get(classes.find(f"{one.name}:num_src"), ""),
+            num_dst=rows.get(classes.find(f"{one.name}:num_dst"), ""),
+        )
+        if one.kind == GRAPH
+        else one
+        for one in program.inputs
+    ]
+    return replace(program, inputs=tuple(found))
+
+
+def _join(classes: _Classes, step: Step, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    operator = OPERATORS.get(step.call)
+    if operator is not None and operator.signature.has_graph:
+        signature = operator.signature
+        for name, value in step.inputs.items():
+            _join_axis(classes, step, value, signature.inputs[name].shape[0].text)
+        _join_axis(classes, step, step.result, signature.output[0].text)
+    elif step.call in ARITY or (step.call in _BY_COLUMN and _axis(step) == 1):
+        for name in step.inputs.values():
+            if _has_rows(step, shapes[name], shapes[step.result]):
+                classes.join(step.result, name)
+    elif step.call in _KEPT:
+        classes.join(step.result, step.inputs["x"])
+    elif step.call == "gather":
+        classes.join(step.result, step.inputs["index"])
+    elif step.call == "full":
+        classes.join(step.result, step.inputs["like"])
+    elif step.call in _SAME:
+        names = ["num_src", "num_dst"]
+        ends = names[::-1] if step.call == "reverse" else names
+        for name, end in zip(names, ends, strict=True):
+            classes.join(f"{step.result}:{name}", f"{step.graph}:{end}")
+    elif step.call == "in_degrees":
+        classes.join(step.result, f"{step.graph}:num_dst")
+
+
+def _has_rows(step: Step, operand: tuple[int, ...], result: tuple[int, ...]) -> bool:
+    """Return whether an operand has the rows of the result; one row or axis less is repeated."""
+    same_axes = len(operand) == len(result) or step.call in REDUCTIONS
+    return same_axes and operand[:1] == result[:1] and result[:1] not in ((), (1,))
+
+
+def _join_axis(classes: _Classes, step: Step, value: str, size: str) -> None:
+    if size in GRAPH_SIZES:
+        classes.join(value, f"{step.graph}:{size}")

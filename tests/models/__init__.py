@@ -1,0 +1,1 @@
+"""Model files: the container, programs, and their derivatives."""
