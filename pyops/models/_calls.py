@@ -40,6 +40,9 @@ class Machine(Protocol[Value]):
     def full(self, shape: tuple[int, ...], number: float) -> Value: ...
     def detached(self, x: Value) -> Value: ...
     def compare(self, name: str, x1: Value, x2: Value) -> Value: ...
+    def add_bias(self, product: Value, bias: Value) -> Value:
+        """Return the sum of a product, which nothing else uses, and a vector."""
+
     def matmul(self, a: Value, b: Value, transposed: bool) -> Value: ...
     def transpose(self, x: Value) -> Value: ...
     def reshape(self, x: Value, shape: tuple[int, ...]) -> Value: ...
@@ -266,7 +269,11 @@ def _linear(machine: Machine[Value], given: Given[Value]) -> Value:
     if columns != width:
         raise ValueError(f"x: expected {columns} columns like weight, got {width}")
     y = machine.matmul(x, weight, True)
-    return y if bias is None else binary(machine, "add", y, bias)
+    if bias is None:
+        return y
+    if machine.shape(bias) != machine.shape(y)[1:]:
+        raise ValueError(f"bias: expected shape {machine.shape(y)[1:]}, got {machine.shape(bias)}")
+    return machine.add_bias(y, bias)
 
 
 def _matmul(machine: Machine[Value], given: Given[Value]) -> Value:

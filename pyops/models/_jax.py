@@ -156,6 +156,9 @@ class JaxMachine:
     def matmul(self, a: jax.Array, b: jax.Array, transposed: bool) -> jax.Array:
         return jnp.matmul(a, b.T if transposed else b, precision="highest")
 
+    def add_bias(self, product: jax.Array, bias: jax.Array) -> jax.Array:
+        return product + bias
+
     def transpose(self, x: jax.Array) -> jax.Array:
         return x.T
 

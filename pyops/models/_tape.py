@@ -301,6 +301,51 @@ class Pad(LinearMap):
 
 
 @dataclass(frozen=True)
+class AddBias(LinearMap):
+    """Sum of a matrix, which is overwritten, and a vector."""
+
+    def value(self, values: Sequence[Array]) -> Array:
+        product, bias = values
+        np.add(product, bias, out=product)
+        return product
+
+    def jvp(self, values: Sequence[Array | None], tangents: Sequence[Array | None]) -> Array:
+        product, bias = tangents
+        found = np.zeros_like(_held(values[0])) if product is None else product
+        return found if bias is None else found + bias
+
+    def adjoints(self, values: Sequence[Array]) -> Sequence[LinearMap]:
+        return [Reshape(values[0].shape), SumOfRows(len(values[0]))]
+
+
+@dataclass(frozen=True)
+class SumOfRows(LinearMap):
+    """Sum of so many rows, in float64."""
+
+    rows: int
+
+    def value(self, values: Sequence[Array]) -> Array:
+        found: Array = OPERATORS["sum"](values[0], axis=0)
+        return found
+
+    def adjoints(self, values: Sequence[Array]) -> Sequence[LinearMap]:
+        return [Repeat(self.rows)]
+
+
+@dataclass(frozen=True)
+class Repeat(LinearMap):
+    """Matrix of so many equal rows."""
+
+    rows: int
+
+    def value(self, values: Sequence[Array]) -> Array:
+        return np.broadcast_to(values[0], (self.rows, *values[0].shape))
+
+    def adjoints(self, values: Sequence[Array]) -> Sequence[LinearMap]:
+        return [SumOfRows(self.rows)]
+
+
+@dataclass(frozen=True)
 class Gather(LinearMap):
     index: Indices
 
@@ -358,9 +403,10 @@ class Tape:
         If `again` is set, they may be differentiated; otherwise the tape is consumed.
         """
         cotangents: dict[int, Node] = {}
+        own: set[int] = set()
         for node, cotangent in seeds:
             if node.needed:
-                self._add(cotangents, node, cotangent)
+                self._add(cotangents, own, node, cotangent)
         calls = list(self.calls)
         self.recording = again
         if not again:
@@ -379,13 +425,22 @@ class Tape:
                 gradients = call.primitive.vjp(self, call.inputs, given)
                 for target, gradient in zip(call.inputs, gradients, strict=True):
                     if target is not None and target.needed and gradient is not None:
-                        self._add(cotangents, target, gradient)
+                        self._add(cotangents, own, target, gradient)
         return [cotangents.get(id(node)) for node in by]
 
-    def _add(self, cotangents: dict[int, Node], node: Node, gradient: Node) -> None:
+    def _add(self, cotangents: dict[int, Node], own: set[int], node: Node, gradient: Node) -> None:
+        """Add to the cotangent of a node; a sum that is not recorded is overwritten by the next."""
         held = cotangents.get(id(node))
-        if held is not None:
+        if held is None:
+            own.discard(id(node))
+        elif self.recording:
             gradient = self.operator("add", None, {"x1": held, "x2": gradient}, {})
+        elif id(node) in own:
+            held.value += gradient.value
+            gradient = held
+        else:
+            gradient = Node(held.value + gradient.value)
+            own.add(id(node))
         cotangents[id(node)] = gradient
 
     def _one(self, primitive: Primitive, *inputs: Node | None) -> Node:
@@ -421,6 +476,9 @@ class Tape:
 
     def matmul(self, a: Node, b: Node, transposed: bool) -> Node:
         return self._one(Matmul(False, transposed), a, b)
+
+    def add_bias(self, product: Node, bias: Node) -> Node:
+        return self._one(AddBias(), product, bias)
 
     def transpose(self, x: Node) -> Node:
         return self._one(Transpose(), x)

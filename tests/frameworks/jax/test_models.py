@@ -65,9 +65,7 @@ def test_graphs(name, traced):
     call = found if not traced else jax.jit(found)
     arrays = jnp.asarray(x), jnp.asarray(z), *given[2:]
     if traced and name in TRACED:
-        with pytest.raises(
-            ValueError, match=rf"steps\[0\]: {name}: graph: expected one that is no"
-        ):
+        with pytest.raises(ValueError, match="graph: expected one that is not traced"):
             call(held, *arrays)
         return
     found = call(held, *arrays)
