@@ -1,8 +1,7 @@
 """Models in files: written from PyTorch, read without it.
 
 A file of the safetensors format has the tensors of a model and a program, the operators that the
-model calls. `load` returns it as a function of NumPy or JAX arrays, differentiable twice;
-`pyops_models` reads it in Fortran.
+model calls. `load` returns it as a function of NumPy or JAX arrays, differentiable twice.
 """
 
 from ._model import Model as Model

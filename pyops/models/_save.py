@@ -23,7 +23,7 @@ def save(
     *,
     hyperparameters: Mapping[str, Scalar] | None = None,
 ) -> None:
-    """Write a PyTorch model to a file that `load` and Fortran programs read without PyTorch.
+    """Write a PyTorch model to a file that `load` reads without PyTorch.
 
     The file has the ``state_dict``, readable by the package safetensors, too, and a program of the
     calls that the model makes: layers of `pyops.torch.nn`, modules and functions of torch and

@@ -38,7 +38,7 @@ from pathlib import Path
 
 FRAMEWORKS = {"torch", "jax", "cupy"}
 OPTIONAL = FRAMEWORKS | {"ase", "matplotlib", "meshio", "mpi4py", "neuralop", "networkx", "scipy"}
-OPTIONAL |= {"threadpoolctl", "torch_geometric"}
+OPTIONAL |= {"safetensors", "threadpoolctl", "torch_geometric"}
 """Packages without which a block is skipped."""
 RUN = {"python", "pycon", "fortran", "c", "sh"}
 STORED = {"cmake", "make", "meson", "toml"}

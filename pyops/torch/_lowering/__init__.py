@@ -58,7 +58,7 @@ def lower(
     with torch.no_grad():
         expected = model(*named.values())
     outputs = _outputs(_traced(builder, arguments))
-    settings = {**_attributes(model), **(hyperparameters or {})}
+    settings = {**_attributes(model), **builder.hyperparameters, **(hyperparameters or {})}
     program = builder.program(outputs, settings)
     examples = tuple(builder.example(one.name) for one in program.inputs)
     lowered = Lowered(program, builder.tensors, examples)

@@ -93,6 +93,9 @@ class Builder:
         self._used = {*self.tensors}
         self._unsized: set[str] = set()
         self._known: dict[object, Ref] = {}
+        self._searched: dict[object, Ref] = {}
+        self._ends: dict[str, tuple[str, str]] = {}
+        self.hyperparameters: dict[str, Scalar] = {}
 
     def refuse(self, module: torch.nn.Module | None, text: str) -> UnsupportedError:
         """Return the error for what a module is or does."""
@@ -136,11 +139,28 @@ class Builder:
             assert isinstance(graph, Graph)
             self._others[ref.name] = Graph(graph.src, graph.dst, num_src, num_dst)
 
-    def prepend_input(self, name: str, graph: Graph) -> Ref:
-        """Add a graph before the other inputs."""
-        ref = self.add_input(name, graph)
-        self.inputs.insert(0, self.inputs.pop())
-        return ref
+    def add_searched(
+        self,
+        module: torch.nn.Module,
+        option: str,
+        points: Sequence[Ref],
+        search: Callable[[], Graph],
+    ) -> Ref:
+        """Add a graph that a module searches, after others before the inputs of the call.
+
+        The attribute of the module that bounds distances becomes a hyperparameter. Modules that
+        search among the same points, of sources and destinations, by the same bound share it.
+        """
+        bound = getattr(module, option)
+        key = tuple(point.name for point in points), bound
+        if key not in self._searched:
+            ref = self.add_input("graph", search())
+            self.inputs.insert(len(self._searched), self.inputs.pop())
+            self._searched[key] = ref
+            self._ends[ref.name] = points[0].name, points[1].name
+        path = self.paths.get(id(module), "")
+        self.hyperparameters[f"{path}.{option}" if path else option] = float(bound)
+        return self._searched[key]
 
     def array(self, ref: Ref) -> npt.NDArray[np.floating]:
         """Return the example of a real value."""
@@ -224,7 +244,8 @@ class Builder:
             tuple(self._needed([ref.name for ref in outputs])),
             tuple(ref.name for ref in outputs),
         )
-        program = sizes_of_graphs(program, {n: v.value.shape for n, v in self._reals.items()})
+        shapes = {name: node.value.shape for name, node in self._reals.items()}
+        program = sizes_of_graphs(program, shapes, self._ends)
         check(program, kinds_of(self.tensors))
         return program
 

@@ -30,8 +30,12 @@ def _dimenet(
 ) -> Ref:
     """Write a model whose graph is an input, as its reader searches neighbours."""
     index = None if batch is None else builder.indices(batch)
-    found = pyops.radius_graph(builder.array(pos), model.cutoff, batch=index)
-    graph = builder.prepend_input("graph", found[0])
+
+    def search() -> pyops.Graph:
+        return pyops.radius_graph(builder.array(pos), model.cutoff, batch=index)[0]
+
+    points = [pos, pos] if batch is None else [pos, pos, batch]
+    graph = builder.add_searched(model, "cutoff", points, search)
     vectors = builder.step("edge_difference", {"x_src": pos, "x_dst": pos}, {}, graph)
     squares = builder.unary("sum", builder.multiply(vectors, vectors), axis=1)
     distances = builder.unary("sqrt", squares)

@@ -44,13 +44,20 @@ class _Classes:
         self._parents[self.find(one)] = self.find(other)
 
 
-def sizes_of_graphs(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> Program:
+def sizes_of_graphs(
+    program: Program,
+    shapes: Mapping[str, tuple[int, ...]],
+    ends: Mapping[str, tuple[str, str]],
+) -> Program:
     """Return the program whose graphs name inputs with rows for their nodes, where there are some.
 
     Two values have equally many rows if the calls that use them require so. `shapes` are those of
-    real values for the example inputs.
+    real values for the example inputs, `ends` values with rows for sources and destinations.
     """
     classes = _Classes()
+    for graph, names in ends.items():
+        for name, size in zip(names, ("num_src", "num_dst"), strict=True):
+            classes.join(name, f"{graph}:{size}")
     for step in program.steps:
         _join(classes, step, shapes)
     rows = {classes.find(one.name): one.name for one in program.inputs[::-1] if one.kind != GRAPH}

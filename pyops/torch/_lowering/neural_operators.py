@@ -10,6 +10,7 @@ from ..nn.gno_block import GNOBlock
 from ..nn.integral_transform import IntegralTransform
 from ..nn.linear_channel_mlp import LinearChannelMLP, linear_network
 from ..nn.neighbor_search import LEAST
+from ..nn.neighbor_search import search as neighbours_of
 from ..nn.sinusoidal_embedding import SinusoidalEmbedding
 from .builder import Builder, Ref, UnsupportedError, lowering
 from .edges import as_graph
@@ -46,17 +47,13 @@ def _embedding(builder: Builder, layer: SinusoidalEmbedding, x: Ref) -> Ref:
 @lowering(GNOBlock)
 def _gno_block(builder: Builder, block: GNOBlock, y: Ref, x: Ref, f_y: Ref | None = None) -> Ref:
     """Write a layer whose neighbours are a graph from y to x, an input of the program."""
-    points, queries = (torch.from_numpy(builder.array(part)) for part in (y, x))
-    with torch.no_grad():
-        found = type(block.neighbor_search).forward(
-            block.neighbor_search, points, queries, block.radius
-        )
-    graph = builder.prepend_input(
-        "graph",
-        Graph.from_csc(
-            found["neighbors_row_splits"].numpy(), found["neighbors_index"].numpy(), len(points)
-        ),
-    )
+
+    def search() -> Graph:
+        points, queries = (torch.from_numpy(builder.array(part)) for part in (y, x))
+        splits, index = neighbours_of(points, queries, float(block.radius))
+        return Graph.from_csc(splits.numpy(), index.numpy(), len(points))
+
+    graph = builder.add_searched(block, "radius", [y, x], search)
     transform, weight = block.integral_transform, None
     if transform.weighting_fn is not None:
         vectors = builder.step("edge_difference", {"x_src": y, "x_dst": x}, {}, graph)

@@ -364,10 +364,26 @@ class Operator(torch.nn.Module):
         return torch.tanh(self.layer(points, queries, f))
 
 
+class Cascade(torch.nn.Module):
+    """Two layers on the same neighbours, and one on others."""
+
+    def __init__(self):
+        super().__init__()
+        options = {"use_open3d_neighbor_search": False, "channel_mlp_layers": [5]}
+        self.layers = torch.nn.ModuleList(nn.GNOBlock(4, 4, 2, 0.6, **options) for _ in range(2))
+        self.last = nn.GNOBlock(4, 4, 2, 0.8, reduction="mean", **options)
+
+    def forward(self, points, queries, f):
+        for layer in self.layers:
+            f = layer(points, points, f)
+        return self.last(points, queries, f)
+
+
 WHOLE = {
     "Darcy flow": (Darcy, lambda n: (draw(n, 3), attention_inputs(n)[1], draw(3 * n, 6))),
     "attention": (Attention, attention_inputs),
     "operator": (Operator, lambda n: (draw(n, 2), draw(n - 2, 2).flip(0), draw(n, 4))),
+    "cascade": (Cascade, lambda n: (draw(n, 2), draw(n - 2, 2).flip(0), draw(n, 4))),
     "mesh": (
         lambda: nn.MeshGraphNetProcessor(2, 5, 5, do_concat_trick=True),
         lambda n: (draw(n, 5), draw(3 * n, 5), attention_inputs(n)[1]),
@@ -391,6 +407,18 @@ def test_trained_models(name, dtype, tmp_path):
     if name != "attention":
         for count in 7, 6:
             assert_equal(path, model, inputs(count), 1e-12 if dtype is torch.float64 else 1e-5)
+
+
+def test_searched_graphs(tmp_path):
+    """Graphs come first, once for the same points and radius, which is a hyperparameter."""
+    path = tmp_path / "model.safetensors"
+    save(Cascade().double().eval(), path, WHOLE["cascade"][1](7))
+    found = load(path)
+    assert [one.name for one in found.inputs] == ["graph", "graph_2", "points", "queries", "f"]
+    assert [one.num_src for one in found.inputs[:2]] == ["points", "points"]
+    assert [one.num_dst for one in found.inputs[:2]] == ["points", "queries"]
+    expected = {"layers.0.radius": 0.6, "layers.1.radius": 0.6, "last.radius": 0.8}
+    assert found.hyperparameters == expected
 
 
 def test_forces(tmp_path):
