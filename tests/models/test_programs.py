@@ -3,6 +3,7 @@
 Tables of calls make up most of the lines, so this is one module.
 """
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -422,6 +423,56 @@ def test_wrong_programs(case):
     given, message = WRONG[case]
     with pytest.raises(ValueError, match=message):
         read_program(json.dumps(given), KINDS)
+
+
+def replaced(value, rng):
+    """Return a program with one value at a random place replaced, repeated or removed."""
+    if not isinstance(value, dict | list) or not value or rng.random() < 0.15:
+        return rng.choice(ODD)[0] if rng.random() < 0.8 else [value, value]
+    found = dict(value) if isinstance(value, dict) else list(value)
+    keys = [*found] if isinstance(found, dict) else range(len(found))
+    key = keys[int(rng.integers(len(keys)))]
+    if rng.random() < 0.1:
+        del found[key]
+    else:
+        found[key] = replaced(found[key], rng)
+    return found
+
+
+ODD = np.empty((14, 1), object)
+ODD[:, 0] = [None, True, -1, 0, 2, 1e300, 2**70, "", "x", "y", "w", "gat", [], {}]
+
+
+def test_mutated_programs(rng):
+    """Programs with random faults are read and evaluated, or refused by an error of Python."""
+    given = program(
+        [{"name": "g", "kind": "graph", "num_src": "x", "num_dst": "x"}, real("x", 3)],
+        [
+            step("linear", "h", {"x": "x", "weight": "w"}),
+            step("add_self_loops", "l", graph="g", mode="replace"),
+            step("gat", "a", {"x_src": "h", "x_dst": "h", "attention": "v"}, "l", heads=2),
+            step("reshape", "r", {"x": "a"}, shape=[-1, 2]),
+            step("softmax", "y", {"x": "r"}, axis=1),
+        ],
+        parameters=["w", "v"],
+        tied={"k": "v"},
+    )
+    tensors = {"w": A, "v": np.ones(8), "k": np.ones(8)}
+    refused = called = 0
+    for _ in range(10_000):
+        wrong = given
+        for _ in range(rng.integers(1, 3)):
+            wrong = replaced(wrong, rng)
+        try:
+            found = Model(read_program(json.dumps(wrong), dict.fromkeys(tensors, "real")), tensors)
+        except ValueError:
+            refused += 1
+            continue
+        with contextlib.suppress(ValueError, TypeError, IndexError):
+            found(SQUARE, X)
+            called += 1
+    assert refused > 5_000
+    assert called > 300
 
 
 def test_depth():
