@@ -44,6 +44,9 @@ class Machine(Protocol[Value]):
         """Return the sum of a product, which nothing else uses, and a vector."""
 
     def matmul(self, a: Value, b: Value, transposed: bool) -> Value: ...
+    def layer_norm(
+        self, x: Value, weight: Value | None, bias: Value | None, eps: float
+    ) -> Value: ...
     def transpose(self, x: Value) -> Value: ...
     def reshape(self, x: Value, shape: tuple[int, ...]) -> Value: ...
     def concat(self, parts: Sequence[Value], axis: int) -> Value: ...
@@ -294,9 +297,19 @@ def _transpose(machine: Machine[Value], given: Given[Value]) -> Value:
 def _layer_norm(machine: Machine[Value], given: Given[Value]) -> Value:
     x, weight, bias = (given.reals.get(name) for name in ("x", "weight", "bias"))
     assert x is not None
-    _expect_axes(machine, x, "x", 2)
+    width = _expect_axes(machine, x, "x", 2)[1]
+    for name, part in ("weight", weight), ("bias", bias):
+        if part is not None and machine.shape(part) != (width,):
+            raise ValueError(f"{name}: expected shape ({width},), got {machine.shape(part)}")
     eps = given.options["eps"]
     assert isinstance(eps, (int, float))
+    return machine.layer_norm(x, weight, bias, eps)
+
+
+def layer_norm(
+    machine: Machine[Value], x: Value, weight: Value | None, bias: Value | None, eps: float
+) -> Value:
+    """Return the layer norm as a composition of operators."""
     mean = unary(machine, "mean", x, axis=-1, keepdims=True)
     centred = binary(machine, "subtract", x, mean)
     squares = binary(machine, "multiply", centred, centred)

@@ -13,7 +13,7 @@ from .._call.arrays import kind_of
 from .._call.indices import check_bounds, check_indices
 from ..graph import Graph, _restore
 from ..jax._graph import host_indices
-from . import _graphs
+from . import _calls, _graphs
 from ._calls import GRAPH, REAL
 from ._interpreter import evaluate
 from ._model import check_columns, seen
@@ -158,6 +158,11 @@ class JaxMachine:
 
     def add_bias(self, product: jax.Array, bias: jax.Array) -> jax.Array:
         return product + bias
+
+    def layer_norm(
+        self, x: jax.Array, weight: jax.Array | None, bias: jax.Array | None, eps: float
+    ) -> jax.Array:
+        return _calls.layer_norm(self, x, weight, bias, eps)
 
     def transpose(self, x: jax.Array) -> jax.Array:
         return x.T
