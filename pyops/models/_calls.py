@@ -32,7 +32,11 @@ class Machine(Protocol[Value]):
     """Primitives on the real values of one library; graphs and indices are its own objects."""
 
     def operator(
-        self, name: str, graph: object, inputs: Mapping[str, Value | None], options: Options
+        self,
+        name: str,
+        graph: object,
+        inputs: Mapping[str, Value | None],
+        options: Mapping[str, object],
     ) -> Value: ...
     def shape(self, x: Value) -> tuple[int, ...]: ...
     def number(self, number: float) -> Value: ...
@@ -166,9 +170,9 @@ def _check_operator(
     except (TypeError, ValueError) as error:
         raise ValueError(f"{label}: {str(error).partition(': ')[2]}") from None
     for indexed in signature.indexed.values():
-        if checked[indexed.option] == indexed.choice:
-            raise ValueError(f"{label}: {indexed.option}: expected no {indexed.choice!r}, which "
-                             f"takes {indexed.name}")  # fmt: skip
+        if (checked[indexed.option] == indexed.choice) != (indexed.name in inputs):
+            raise ValueError(f"{label}: {indexed.name}: expected it if {indexed.option} is "
+                             f"{indexed.choice!r}, and only then")  # fmt: skip
 
 
 def is_number(value: Scalar) -> bool:
@@ -213,7 +217,7 @@ def _of_operator(operator: Operator) -> Call:
 
     def evaluate(machine: Machine[Value], given: Given[Value]) -> Value:
         inputs = {name: given.reals.get(name) for name in names}
-        options = dict(given.options)
+        options: dict[str, object] = {**given.options, **given.indices}
         for name in numbers:
             number = options.pop(name, None)
             if isinstance(number, (int, float)):
@@ -221,9 +225,9 @@ def _of_operator(operator: Operator) -> Call:
         return machine.operator(operator.name, given.graph, inputs, options)
 
     return Call(
-        dict.fromkeys(names, REAL),
+        {**dict.fromkeys(names, REAL), **dict.fromkeys(signature.indexed, INDEX)},
         {**{name: Option("", _taken, True) for name in signature.options}, **numbers},
-        frozenset(name for name, one in names.items() if one.optional),
+        frozenset([*(name for name, one in names.items() if one.optional), *signature.indexed]),
         signature.has_graph,
         evaluate=evaluate,
         operator=operator,

@@ -128,7 +128,11 @@ class JaxMachine:
         return found
 
     def operator(
-        self, name: str, graph: object, inputs: Mapping[str, jax.Array | None], options: Options
+        self,
+        name: str,
+        graph: object,
+        inputs: Mapping[str, jax.Array | None],
+        options: Mapping[str, object],
     ) -> jax.Array:
         leading = () if graph is None else (graph,)
         found: jax.Array = getattr(_ops, name)(*leading, *inputs.values(), **options)

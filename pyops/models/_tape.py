@@ -83,7 +83,9 @@ class _Only:
 class OperatorCall:
     """Operator with its graph and options."""
 
-    def __init__(self, operator: Operator, graph: object, options: Options, keep: bool) -> None:
+    def __init__(
+        self, operator: Operator, graph: object, options: Mapping[str, object], keep: bool
+    ) -> None:
         self.operator = operator
         self.graph = () if graph is None else (graph,)
         self.options: Values = dict(options)
@@ -528,7 +530,11 @@ class Tape:
         return found
 
     def operator(
-        self, name: str, graph: object, inputs: Mapping[str, Node | None], options: Options
+        self,
+        name: str,
+        graph: object,
+        inputs: Mapping[str, Node | None],
+        options: Mapping[str, object],
     ) -> Node:
         keep = self.recording and any(n is not None and n.needed for n in inputs.values())
         call = OperatorCall(OPERATORS[name], graph, options, keep)

@@ -69,12 +69,26 @@ def lower(
 def _traced(builder: Builder, arguments: Sequence[object]) -> object:
     """Return the results of the model's code for values of the program."""
     try:
-        return Tracer(builder).run(arguments)
+        results = Tracer(builder).run(arguments)
+        _check_examples(builder)
+        return results
     except Exception as error:  # code of the model, which runs with tensors, may raise anything
+        _check_examples(builder)
         line = line_of(error.__traceback__)
         place = f"{line}: " if line else ""
         cause = None if isinstance(error, UnsupportedError) else error
         raise NotImplementedError(f"{_CALLER}: {place}{error}") from cause
+
+
+def _check_examples(builder: Builder) -> None:
+    """Refuse arguments that are no values of programs, unless a search took them."""
+    for example in builder.examples:
+        if not example.used:
+            value = example.value
+            raise TypeError(
+                f"{_CALLER}: inputs: {example.name}: expected a vector or a matrix of real numbers "
+                f"or integers, got {value.dtype} of shape {tuple(value.shape)}"
+            )
 
 
 def _builder(model: torch.nn.Module) -> Builder:
@@ -125,6 +139,8 @@ def _example(builder: Builder, name: str, value: object) -> object:
         return tuple(_example(builder, f"{name}_{i}", v) for i, v in enumerate(value, start=1))
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         raise TypeError(f"{label}: expected a dense tensor or a graph, got {type(value).__name__}")
+    if value.dtype is torch.bool or (value.is_floating_point() and value.dim() not in (1, 2)):
+        return builder.add_example(name, value)
     array = value.detach().cpu().numpy()
     if value.dtype in (torch.int32, torch.int64):
         if array.ndim == 1:
@@ -135,8 +151,6 @@ def _example(builder: Builder, name: str, value: object) -> object:
                          f"got shape {array.shape}")  # fmt: skip
     if array.dtype != builder.dtype:
         raise TypeError(f"{label}: expected {builder.dtype} like the model, got {array.dtype}")
-    if array.ndim not in (1, 2):
-        raise ValueError(f"{label}: expected a vector or a matrix, got shape {array.shape}")
     return builder.add_input(name, array)
 
 

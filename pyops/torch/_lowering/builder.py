@@ -60,6 +60,15 @@ class Ref:
         return self.shape[1]
 
 
+@dataclass(eq=False)
+class Example:
+    """Argument of a call that is no value of programs, such as truth values."""
+
+    name: str
+    value: torch.Tensor
+    used: bool = False
+
+
 class Builder:
     """Program of a model under construction."""
 
@@ -93,7 +102,8 @@ class Builder:
         self._used = {*self.tensors}
         self._unsized: set[str] = set()
         self._known: dict[object, Ref] = {}
-        self._searched: dict[object, Ref] = {}
+        self._searched: dict[object, dict[str, Ref]] = {}
+        self.examples: list[Example] = []
         self._ends: dict[str, tuple[str, str]] = {}
         self.hyperparameters: dict[str, Scalar] = {}
 
@@ -143,24 +153,44 @@ class Builder:
         self,
         module: torch.nn.Module,
         option: str,
-        points: Sequence[Ref],
-        search: Callable[[], Graph],
-    ) -> Ref:
-        """Add a graph that a module searches, after others before the inputs of the call.
+        points: Sequence[Ref | Example],
+        search: Callable[[], Mapping[str, object]],
+    ) -> dict[str, Ref]:
+        """Add a graph that a module searches, and what the search returns beside it.
 
-        The attribute of the module that bounds distances becomes a hyperparameter. Modules that
-        search among the same points, of sources and destinations, by the same bound share it.
+        These inputs come before those of the call. The attribute of the module that bounds
+        distances becomes a hyperparameter. Modules that search among the same points, those of
+        sources and of destinations first, by the same bound share the inputs.
         """
         bound = getattr(module, option)
         key = tuple(point.name for point in points), bound
         if key not in self._searched:
-            ref = self.add_input("graph", search())
-            self.inputs.insert(len(self._searched), self.inputs.pop())
-            self._searched[key] = ref
-            self._ends[ref.name] = points[0].name, points[1].name
+            found = {name: self.add_input(name, value) for name, value in search().items()}
+            place = sum(map(len, self._searched.values()))
+            own = self.inputs[-len(found) :]
+            self.inputs = [*self.inputs[:place], *own, *self.inputs[place : -len(found)]]
+            self._searched[key] = found
+            self._ends[found["graph"].name] = points[0].name, points[1].name
         path = self.paths.get(id(module), "")
         self.hyperparameters[f"{path}.{option}" if path else option] = float(bound)
         return self._searched[key]
+
+    def add_example(self, name: str, value: torch.Tensor) -> Example:
+        """Add an argument that no step takes, but the search of neighbours may."""
+        example = Example(name, value)
+        self.examples.append(example)
+        return example
+
+    def consumed(self, given: Ref | Example | None) -> npt.NDArray[np.generic] | None:
+        """Return an argument that the search takes, so that it is no input of the program."""
+        if given is None:
+            return None
+        if isinstance(given, Example):
+            given.used = True
+            found: npt.NDArray[np.generic] = given.value.detach().cpu().numpy()
+            return found
+        self.inputs = [one for one in self.inputs if one.name != given.name]
+        return self.array(given)
 
     def array(self, ref: Ref) -> npt.NDArray[np.floating]:
         """Return the example of a real value."""

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-import pyops
-
 from ..nn._linear import is_linear
 from ..nn.bessel_basis_layer import BesselBasisLayer
 from ..nn.dimenet_plus_plus import DimeNetPlusPlus
@@ -16,7 +14,8 @@ from ..nn.interaction_pp_block import InteractionPPBlock
 from ..nn.output_pp_block import OutputPPBlock
 from ..nn.residual_layer import ResidualLayer
 from ..nn.spherical_basis_layer import SphericalBasisLayer
-from .builder import Builder, Ref, UnsupportedError, lowering
+from .builder import Builder, Example, Ref, UnsupportedError, lowering
+from .molecules import Neighbours, neighbours
 
 if TYPE_CHECKING:
     from torch.nn import Linear
@@ -26,17 +25,16 @@ if TYPE_CHECKING:
 
 @lowering(DimeNetPlusPlus)
 def _dimenet(
-    builder: Builder, model: DimeNetPlusPlus, z: Ref, pos: Ref, batch: Ref | None = None
+    builder: Builder,
+    model: DimeNetPlusPlus,
+    z: Ref,
+    pos: Ref,
+    batch: Ref | None = None,
+    cell: Ref | Example | None = None,
+    pbc: Ref | Example | None = None,
 ) -> Ref:
-    """Write a model whose graph is an input, as its reader searches neighbours."""
-    index = None if batch is None else builder.indices(batch)
-
-    def search() -> pyops.Graph:
-        return pyops.radius_graph(builder.array(pos), model.cutoff, batch=index)[0]
-
-    points = [pos, pos] if batch is None else [pos, pos, batch]
-    graph = builder.add_searched(model, "cutoff", points, search)
-    vectors = builder.step("edge_difference", {"x_src": pos, "x_dst": pos}, {}, graph)
+    near = neighbours(builder, model, model.cutoff, pos, batch, cell, pbc)
+    graph, vectors = near.graph, near.vectors
     squares = builder.unary("sum", builder.multiply(vectors, vectors), axis=1)
     distances = builder.unary("sqrt", squares)
     rbf = _bessel(builder, model.rbf, distances)
@@ -46,7 +44,7 @@ def _dimenet(
     first, *others = model.output_blocks
     atoms = _output_on_graph(builder, first, x, rbf, graph)
     for interaction, output in zip(model.interaction_blocks, others, strict=True):
-        x = _interaction_on_graph(builder, interaction, x, rbf, radial, vectors, graph)
+        x = _interaction_on_graph(builder, interaction, x, rbf, radial, near)
         atoms = builder.add(atoms, _output_on_graph(builder, output, x, rbf, graph))
     if batch is None:
         return builder.unary("sum", atoms, axis=0)
@@ -170,8 +168,7 @@ def _interaction_on_graph(
     x: Ref,
     rbf: Ref,
     radial: Ref,
-    vectors: Ref,
-    graph: Ref,
+    near: Neighbours,
 ) -> Ref:
     weights = []
     for layer in block.lin_sbf1, block.lin_sbf2:
@@ -179,13 +176,16 @@ def _interaction_on_graph(
             raise UnsupportedError("lin_sbf1, lin_sbf2: expected linear layers without bias")
         weights.append(builder.parameter(layer.weight))
     inputs = {
-        "vectors": vectors,
+        "vectors": near.vectors,
         "radial": radial,
         "embedding": _messages(builder, block, x, rbf),
         "weights": builder.concat([builder.transpose(weights[0]), weights[1]], 0),
+        "reverse": near.reverse,
     }
     options: dict[str, Scalar] = {"num_spherical": block.num_spherical}
-    sums = builder.step("dimenet_aggregate", inputs, options, graph)
+    if near.reverse is not None:
+        options["exclude"] = "image"
+    sums = builder.step("dimenet_aggregate", inputs, options, near.graph)
     return _update(builder, block, x, sums)
 
 

@@ -79,7 +79,8 @@ def _join(classes: _Classes, step: Step, shapes: Mapping[str, tuple[int, ...]]) 
     if operator is not None and operator.signature.has_graph:
         signature = operator.signature
         for name, value in step.inputs.items():
-            _join_axis(classes, step, value, signature.inputs[name].shape[0].text)
+            if name in signature.inputs:
+                _join_axis(classes, step, value, signature.inputs[name].shape[0].text)
         _join_axis(classes, step, step.result, signature.output[0].text)
     elif step.call in ARITY or (step.call in _BY_COLUMN and _axis(step) == 1):
         for name in step.inputs.values():

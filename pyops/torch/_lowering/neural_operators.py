@@ -48,12 +48,12 @@ def _embedding(builder: Builder, layer: SinusoidalEmbedding, x: Ref) -> Ref:
 def _gno_block(builder: Builder, block: GNOBlock, y: Ref, x: Ref, f_y: Ref | None = None) -> Ref:
     """Write a layer whose neighbours are a graph from y to x, an input of the program."""
 
-    def search() -> Graph:
+    def search() -> dict[str, Graph]:
         points, queries = (torch.from_numpy(builder.array(part)) for part in (y, x))
         splits, index = neighbours_of(points, queries, float(block.radius))
-        return Graph.from_csc(splits.numpy(), index.numpy(), len(points))
+        return {"graph": Graph.from_csc(splits.numpy(), index.numpy(), len(points))}
 
-    graph = builder.add_searched(block, "radius", [y, x], search)
+    graph = builder.add_searched(block, "radius", [y, x], search)["graph"]
     transform, weight = block.integral_transform, None
     if transform.weighting_fn is not None:
         vectors = builder.step("edge_difference", {"x_src": y, "x_dst": x}, {}, graph)

@@ -543,8 +543,8 @@ WRONG = {
     "axes": (
         lambda: torch.nn.ReLU(),
         (draw(2, 2, 2),),
-        ValueError,
-        r"inputs: input: expected a vector or a matrix, got shape \(2, 2, 2\)",
+        TypeError,
+        r"inputs: input: expected a vector or a matrix .* of shape \(2, 2, 2\)",
     ),
     "list": (lambda: torch.nn.ReLU(), ([1],), TypeError, "inputs: input: expected a dense tensor"),
     "edges": (
