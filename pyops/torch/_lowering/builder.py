@@ -265,13 +265,16 @@ class Builder:
 
     def program(self, outputs: Sequence[Ref], hyperparameters: Mapping[str, Scalar]) -> Program:
         """Return the program, checked as if it had been read."""
+        steps = self._needed([ref.name for ref in outputs])
+        used = {name for step in steps for name in step.names}
+        searched = {ref.name for found in self._searched.values() for ref in found.values()}
         program = Program(
             type(self.model).__name__,
             dict(hyperparameters),
-            tuple(self.inputs),
+            tuple(one for one in self.inputs if one.name in used or one.name not in searched),
             tuple(self.parameters),
             dict(self.tied),
-            tuple(self._needed([ref.name for ref in outputs])),
+            tuple(steps),
             tuple(ref.name for ref in outputs),
         )
         shapes = {name: node.value.shape for name, node in self._reals.items()}
