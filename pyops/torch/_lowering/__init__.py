@@ -112,15 +112,17 @@ def _by_name(model: torch.nn.Module, inputs: object) -> dict[str, object]:
         raise TypeError(
             f"{_CALLER}: inputs: expected the arguments of the model: {error}"
         ) from None
+    given = {*bound.arguments}
+    bound.apply_defaults()
     found: dict[str, object] = {}
     for name, value in bound.arguments.items():
         kind = signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
             found.update({f"{name}_{place}": one for place, one in enumerate(value, start=1)})
-        elif kind is inspect.Parameter.VAR_KEYWORD or kind is inspect.Parameter.KEYWORD_ONLY:
-            raise TypeError(f"{_CALLER}: inputs: expected arguments by position, got {name}")
-        else:
+        elif kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
             found[name] = value
+        elif name in given:
+            raise TypeError(f"{_CALLER}: inputs: expected arguments by position, got {name}")
     return found
 
 

@@ -526,6 +526,23 @@ def test_aggregations(tmp_path):
     assert_equal(path, model, (draw(7, 4), edges))
 
 
+def test_arguments_by_name(tmp_path):
+    """Arguments that are left out have their defaults, and None is no input."""
+
+    class Net(torch.nn.Module):
+        def forward(self, x, scale=2.0, shift=None, other=None, *, factor=3.0):
+            x = x * scale * factor
+            return x if other is None else x + other
+
+    path = tmp_path / "model.safetensors"
+    save(Net(), path, {"x": torch.ones(3, 2).double(), "other": torch.ones(2).double()})
+    found = load(path)
+    assert [one.name for one in found.inputs] == ["x", "other"]
+    np.testing.assert_array_equal(found(np.ones((4, 2)), np.ones(2)), 7.0)
+    with pytest.raises(TypeError, match="inputs: expected arguments by position, got factor"):
+        save(Net(), path, {"x": torch.ones(3, 2).double(), "factor": 1.0})
+
+
 WRONG = {
     "no module": (
         lambda: torch.relu,
