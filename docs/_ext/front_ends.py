@@ -26,6 +26,7 @@ FOLDER = ROOT / "docs" / "reference" / "frameworks"
 MODULES = (
     "pyops.torch",
     "pyops.torch.nn",
+    "pyops.torch.atoms",
     "pyops.jax",
     "pyops.cuda",
     "pyops.compat.pylibcugraphops",

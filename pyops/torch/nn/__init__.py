@@ -35,11 +35,13 @@ from .edge_conv import EdgeConv as EdgeConv
 from .embedding_block import EmbeddingBlock as EmbeddingBlock
 from .gat_conv import GATConv as GATConv
 from .gatv2_conv import GATv2Conv as GATv2Conv
+from .gaussian_smearing import GaussianSmearing as GaussianSmearing
 from .gcn_conv import GCNConv as GCNConv
 from .gin_conv import GINConv as GINConv
 from .gno_block import GNOBlock as GNOBlock
 from .graph_conv import GraphConv as GraphConv
 from .integral_transform import IntegralTransform as IntegralTransform
+from .interaction_block import InteractionBlock as InteractionBlock
 from .interaction_pp_block import InteractionPPBlock as InteractionPPBlock
 from .linear_channel_mlp import LinearChannelMLP as LinearChannelMLP
 from .mesh_graph_net import MeshEdgeBlock as MeshEdgeBlock
@@ -53,6 +55,8 @@ from .replicated import Replicated as Replicated
 from .residual_layer import ResidualLayer as ResidualLayer
 from .rgcn_conv import RGCNConv as RGCNConv
 from .sage_conv import SAGEConv as SAGEConv
+from .schnet import SchNet as SchNet
+from .shifted_softplus import ShiftedSoftplus as ShiftedSoftplus
 from .sinusoidal_embedding import SinusoidalEmbedding as SinusoidalEmbedding
 from .spherical_basis_layer import SphericalBasisLayer as SphericalBasisLayer
 from .transformer_conv import TransformerConv as TransformerConv

@@ -17,7 +17,6 @@ REPLACEMENTS = {
     "and self loops, once for each hop, and a torch Linear",
     "FastRGCNConv": "RGCNConv of this package, which has the same parameters and results",
     "ECConv": "NNConv of this package, which is the same layer",
-    "SchNet": "SchNet of torch_geometric.nn, whose CFConv pyops.torch.nn.convert swaps",
     "DimeNet": "DimeNetPlusPlus of this package",
     "MessagePassing": "the operators of pyops.torch: layers of this package form no messages",
     "global_add_pool": _READOUT.format("sum"),

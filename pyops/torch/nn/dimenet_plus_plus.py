@@ -6,12 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import Linear
 
-import pyops.torch as pt
-
 from .._host import without_subclass
 from ._dimenet import Activation, Blocks, activation, glorot_orthogonal, reset
-from ._edges.edge_index import check_device
 from ._edges.radius import neighbours
+from ._molecules import check_atoms, sum_by_molecule
 from .bessel_basis_layer import BesselBasisLayer
 from .embedding_block import EmbeddingBlock
 from .interaction_pp_block import InteractionPPBlock
@@ -23,9 +21,11 @@ from .spherical_basis_layer import SphericalBasisLayer
 class DimeNetPlusPlus(torch.nn.Module):
     """DimeNet++ from positions, as `torch_geometric.nn.models.DimeNetPlusPlus`.
 
-    Searches neighbours itself and materializes no list of triplets. Energies are twice
-    differentiable, so forces ``-torch.autograd.grad(energy.sum(), pos, create_graph=True)[0]`` can
-    be part of a loss. The same seed gives the same initial weights as the original. Differences:
+    Searches neighbours itself, in periodic cells too, and materializes no list of triplets.
+    Energies are twice differentiable, so forces
+    ``-torch.autograd.grad(energy.sum(), pos, create_graph=True)[0]`` can be part of a loss, as can
+    stress: see `pyops.torch.atoms.energy_forces_stress`. The same seed gives the same initial
+    weights as the original. Differences:
 
     * the spherical basis is exact, see `SphericalBasisLayer`;
     * all neighbours within the cutoff are used; if an atom has more than `max_num_neighbors`, a
@@ -147,8 +147,15 @@ class DimeNetPlusPlus(torch.nn.Module):
         for part in self.rbf, self.emb, *self.output_blocks, *self.interaction_blocks:
             part.reset_parameters()
 
-    def forward(self, z: Tensor, pos: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Return the outputs of the molecules.
+    def forward(
+        self,
+        z: Tensor,
+        pos: Tensor,
+        batch: Tensor | None = None,
+        cell: Tensor | None = None,
+        pbc: Tensor | None = None,
+    ) -> Tensor:
+        """Return the outputs of the molecules or crystals.
 
         Parameters
         ----------
@@ -158,37 +165,33 @@ class DimeNetPlusPlus(torch.nn.Module):
             Positions.
         batch : tensor of int64, shape (num_atoms,), optional
             The molecule of each atom.
+        cell : tensor, shape (3, 3) or (num_molecules, 3, 3), optional
+            Vectors of the periodic cell as rows; zero for a molecule in free space. Outputs have
+            derivatives by it.
+        pbc : tensor of bool, shape (3,) or (num_molecules, 3), optional
+            Along which cell vectors space is periodic; with a cell, by default along all.
 
         Returns
         -------
         tensor, shape (out_channels,) or, with a batch, (num_molecules, out_channels)
         """
-        for name, given in {"z": z, "pos": pos, "batch": batch}.items():
-            if given is not None or name != "batch":
-                check_device(f"DimeNetPlusPlus: {name}", without_subclass(given))
-        _check_precision("DimeNetPlusPlus: pos", pos, getattr(self.rbf, "freq", pos))
-        batch = without_subclass(batch)
-        near = neighbours(pos, batch, self.cutoff, self.max_num_neighbors)
-        vectors = pt.edge_update(near.graph, pos, -pos, mode="sum")
+        parameter = getattr(self.rbf, "freq", pos)
+        z = without_subclass(z)
+        batch, cell, pbc = map(without_subclass, (batch, cell, pbc))
+        check_atoms("DimeNetPlusPlus", z, pos, batch, cell, pbc, parameter)
+        near = neighbours(
+            "DimeNetPlusPlus", pos, batch, self.cutoff, self.max_num_neighbors, cell, pbc
+        )
+        vectors = near.vectors(pos, cell, batch)
         dist = vectors.pow(2).sum(dim=-1).sqrt()
         rbf, radial = self.rbf(dist), self.sbf.radial(dist)
         x = self.emb(z, rbf, near.dst, near.src)
         first, *others = self.output_blocks
         atoms = first.on_graph(x, rbf, near.graph)
         for interaction, output in zip(self.interaction_blocks, others, strict=True):
-            x = interaction.on_graph(x, rbf, radial, vectors, near.graph)
+            x = interaction.on_graph(x, rbf, radial, vectors, near.graph, near.reverse)
             atoms = atoms + output.on_graph(x, rbf, near.graph)
-        if batch is None:
-            return atoms.sum(dim=0)
-        molecules = atoms.new_zeros((near.counts.shape[0], atoms.shape[1]))
-        return molecules.index_add(0, batch, atoms)
-
-
-def _check_precision(label: str, pos: Tensor, parameter: Tensor) -> None:
-    """Refuse float32 with float64; under autocast half precision meets either."""
-    if {pos.dtype, parameter.dtype} == {torch.float32, torch.float64}:
-        wanted, found = (str(t.dtype).removeprefix("torch.") for t in (parameter, pos))
-        raise TypeError(f"{label}: expected {wanted} like the parameters, got {found}")
+        return atoms.sum(dim=0) if batch is None else sum_by_molecule(atoms, batch, near.counts)
 
 
 def _advance_generator(

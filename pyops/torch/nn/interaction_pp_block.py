@@ -117,7 +117,13 @@ class InteractionPPBlock(torch.nn.Module):
         return self._update(x, sums)
 
     def on_graph(
-        self, x: Tensor, rbf: Tensor, radial: Tensor, vectors: Tensor, graph: Graph | TracedGraph
+        self,
+        x: Tensor,
+        rbf: Tensor,
+        radial: Tensor,
+        vectors: Tensor,
+        graph: Graph | TracedGraph,
+        reverse: Tensor | None = None,
     ) -> Tensor:
         """Return the updated messages, without a list of triplets.
 
@@ -133,12 +139,14 @@ class InteractionPPBlock(torch.nn.Module):
             Vectors from the destination of each edge to its source.
         graph : pyops.torch.Graph
             The edges j -> i; the triplets are all pairs of edges k -> j and j -> i with k != i.
+        reverse : tensor of int64, shape (num_edges,), optional
+            Row of the reverse of each edge, as `pyops.torch.radius_graph` returns it. If given, the
+            triplets are all pairs but that of an edge and its reverse.
 
         Notes
         -----
-        In a periodic cell shorter than about twice the cutoff, k != i leaves out other images of i
-        too, and the energy of an atom depends on the size of the cell. Call
-        `pyops.torch.dimenet_aggregate` with ``exclude="image"`` there.
+        A periodic cell needs `reverse`: in one shorter than about twice the cutoff, k != i leaves
+        out other images of i too, and the energy of an atom depends on the size of the cell.
         """
         for name in "lin_sbf1", "lin_sbf2":
             layer = getattr(self, name)
@@ -156,6 +164,8 @@ class InteractionPPBlock(torch.nn.Module):
             self._messages(x, rbf),
             weights,
             num_spherical=self.num_spherical,
+            exclude="node" if reverse is None else "image",
+            reverse=reverse,
         )
         return self._update(x, sums)
 

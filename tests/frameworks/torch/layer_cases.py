@@ -81,6 +81,11 @@ def molecule(sizes):
     return numbers, 4 * draw(count, 3), batch
 
 
+def crystals(sizes):
+    """Return two crystals, in cells that are smaller than the cutoff."""
+    return *molecule(sizes), 3 * torch.eye(3).double() + 0.1 * draw(2, 3, 3)
+
+
 def triplets(sizes):
     """Return messages and bases of edges, and pairs of edges."""
     pairs = edges((sizes[2], sizes[2], 2 * sizes[2]))
@@ -141,6 +146,10 @@ def dimenet():
     sizes = {"int_emb_size": 4, "basis_emb_size": 3, "out_emb_channels": 6}
     sizes |= {"num_spherical": 2, "num_radial": 3}
     return nn.DimeNetPlusPlus(8, 2, 1, **sizes, cutoff=2.5, output_initializer="glorot_orthogonal")
+
+
+def schnet():
+    return nn.SchNet(8, 6, 2, 5, cutoff=2.5)
 
 
 silu = torch.nn.functional.silu
@@ -234,6 +243,15 @@ CASES = {
         lambda sizes: (nodes(sizes),),
     ),
     "DimeNetPlusPlus": (lambda: module(dimenet()), molecule),
+    "DimeNetPlusPlus cells": (lambda: module(dimenet()), crystals),
+    "SchNet": (lambda: module(schnet()), molecule),
+    "SchNet cells": (lambda: module(schnet()), crystals),
+    "InteractionBlock": (lambda: module(nn.InteractionBlock(4, 3, 5, 2.0)), with_lengths),
+    "GaussianSmearing": (
+        lambda: module(nn.GaussianSmearing(0.0, 2.0, 3)),
+        lambda sizes: (draw(sizes[2]),),
+    ),
+    "ShiftedSoftplus": (lambda: module(nn.ShiftedSoftplus()), lambda sizes: (nodes(sizes),)),
     "BesselBasisLayer": (
         lambda: module(nn.BesselBasisLayer(3, 2.0)),
         lambda sizes: (draw(sizes[2]),),

@@ -15,13 +15,14 @@ from pyops.torch._onnx import ATTENTION, VALUES, translated  # noqa: E402
 
 from ...support.cases import VARIANTS, representative  # noqa: E402
 from ...support.small_cases import OPERATORS  # noqa: E402
+from .atoms.models import MODELS  # noqa: E402
 from .examples import Example  # noqa: E402
 from .layer_cases import CASES, case  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 REFUSED = "there is no translation of it to ONNX"
 REFUSED_LAYERS = {
-    "DimeNetPlusPlus": "nn.DimeNetPlusPlus",
+    **{f"{name}{more}": f"nn.{name}" for name in MODELS for more in ("", " cells")},
     "SphericalBasisLayer": "spherical_basis",
 }
 NOT_IN_TRACES = "sinh", "cosh"

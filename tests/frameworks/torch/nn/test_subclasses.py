@@ -94,6 +94,15 @@ def molecules(x, numbers, batch):
     return layer("DimeNetPlusPlus", 8, 2, **options)(numbers, 2 * x[:, :3], batch)
 
 
+def filtered(x, numbers, batch):
+    made = layer("SchNet", 8, 4, 1, 3, max_num_neighbors=None)
+    return made(numbers, 2 * x[:, :3], batch)
+
+
+def filters(x, index):
+    return layer("InteractionBlock", 4, 3, 5, 2.0)(x[:NODES, :4], index, FEATURES[:, 0], FEATURES)
+
+
 def integral(x, index, splits):
     made = layer("IntegralTransform", channel_mlp_layers=(4, 5, 3))
     neighbours = {"neighbors_index": index, "neighbors_row_splits": splits}
@@ -165,6 +174,8 @@ CALLS = {
         [INDEX[0]],
     ),
     "DimeNetPlusPlus": (molecules, [torch.ones(EDGES).long(), torch.arange(EDGES) // 3]),
+    "SchNet": (filtered, [torch.ones(EDGES).long(), torch.arange(EDGES) // 3]),
+    "InteractionBlock": (filters, [INDEX]),
     "IntegralTransform": (integral, [INDEX[0], PTR]),
     "Graph": (
         lambda x, src, dst: pt.aggregate(pt.Graph(src, dst, NODES), x[:NODES]),
