@@ -27,6 +27,7 @@ MODULES = (
     "pyops.torch",
     "pyops.torch.nn",
     "pyops.torch.atoms",
+    "pyops.ase",
     "pyops.jax",
     "pyops.cuda",
     "pyops.compat.pylibcugraphops",
