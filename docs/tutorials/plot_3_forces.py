@@ -208,7 +208,7 @@ plt.show()
 # %%
 # The right-hand picture shows the energies of the same structures by both methods, on one scale:
 # the learned potential follows GFN2-xTB along a path that it chose itself. This potential knows one
-# molecule near its equilibrium. For more, more data is needed: ``./run demo torch_forces`` in the
+# molecule near its equilibrium. For more, more data is needed: ``./run demo molecules`` in the
 # repository learns 60 molecules and is tested on others.
 #
 # To build a model of your own from the same parts, use the operators: `pyops.radius_graph` lists
