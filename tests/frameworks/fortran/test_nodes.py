@@ -29,6 +29,16 @@ GRAPH = Graph.from_csc(
     cases.SIZES["num_src"],
     np.array(cases.ADJ_JA)[:, 1] - 1,
 )
+
+
+def log_softmax(x, axis):
+    return x - np.log(np.exp(x).sum(axis, keepdims=True))
+
+
+def layer_norm(x, eps):
+    return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + eps)
+
+
 FORMULAS = {
     "square": lambda x: x * x,
     "signs": lambda x, y, z: -((x + 2 * y - 1 / z) ** 2),
@@ -39,6 +49,21 @@ FORMULAS = {
     "reshape": lambda x: x.reshape(2, 6),
     "transpose": lambda x: x.T,
     "gather": lambda x: x[[3, 0, 0, 1, 3, 3]],
+    "scatter_sum": lambda x: np.stack([x[1] + x[2], 0 * x[0], x[0] + x[3], 0 * x[0]]),
+    "matmul_transposed": lambda a, b: b @ a.T,
+    "linear": lambda x, weight, bias: x @ weight.T + bias,
+    "merge": lambda x, y: np.where([True, False, True], x, y),
+    "softmax-1": lambda x: np.exp(log_softmax(x, 1)),
+    "softmax-2": lambda x: np.exp(log_softmax(x, 0)),
+    "log_softmax-1": lambda x: log_softmax(x, 1),
+    "log_softmax-2": lambda x: log_softmax(x, 0),
+    "layer_norm": lambda x, weight, bias: layer_norm(x, 0.1) * weight + bias,
+    "layer_norm-plain": lambda x: layer_norm(x, 1e-5),
+    "concat-1": lambda *x: np.concatenate(x, axis=1),
+    "concat-2": lambda *x: np.concatenate(x, axis=0),
+    "concat-self": lambda x: np.concatenate([x, x], axis=1),
+    "slice-1": lambda x: x[:, 1:3],
+    "slice-2": lambda x: x[1:3],
     "network": lambda a, b, c, d: np.tanh(c[[1, 1, 0]] @ b + d) @ a,
 }
 """Formulas of procedures that are no Python operators; Fortran matrices appear transposed."""
