@@ -135,7 +135,7 @@ def index(header: str, general: Iterable[Part], operators: dict[str, Part]) -> s
         text += f".. c:macro:: {name}\n\n   {value}\n\n"
     enums = [part for part in general if part.enums]
     text += "".join(f"{p.text}\n\n" + "".join(map(enumeration, p.enums)) for p in enums)
-    text += title("Graphs, threads and conversions", "-")
+    text += title("Models, graphs, threads and conversions", "-")
     for part in general:
         about = f"{part.text}\n\n"
         about += table(("Argument", "Meaning"), part.arguments) if part.arguments else ""

@@ -18,6 +18,7 @@ TYPES = {
     "real(c_float)": "float",
     "real(c_double)": "double",
     "type(c_ptr)": "void *",
+    "character(kind=c_char)": "char",
     "type(c_funptr)": "int (*%s)(void)",
 }
 # Keywords of C and C++ that may be names of Fortran arguments.
@@ -69,7 +70,7 @@ class Procedure:
         self.names = [a.name for a in self.arguments]
 
     def prototype(self) -> str:
-        lines = [f"{self.result} {self.name}("]
+        lines = [f"{self.result} {self.name}(".replace("* ", "*")]
         for n, argument in enumerate(self.arguments or [Argument("", "void", by_value=True)]):
             text = argument.declare().strip() + (", " if n < len(self.arguments) - 1 else ");")
             if len(lines[-1]) + len(text) > 97:

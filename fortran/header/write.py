@@ -22,7 +22,7 @@ double (_r8). Some read features and cotangents of half precision, too: int16_t 
 bfloat16 (_bf16), all else is float. Arrays are contiguous in C
 order, [rows][columns] with the columns side by side; an array that is optional, not wanted, not
 given or without elements may be NULL. One that is written may share no memory with any other.
-Nothing here checks shapes or indices but pyops_pack_edges.
+Nothing here checks shapes or indices but pyops_pack_edges and the procedures pyops_model_*.
 
 A backward procedure writes the gradients of <gy, y>. A double_backward procedure writes the
 gradients of the sum of <h, gradient> over all first-order gradients; its dgy is the derivative of
@@ -33,6 +33,8 @@ entries of each edge, which pyops_pack_ids computes. The latter are required if 
 share an edge; some procedures, as their arguments state, require them always. Some also take the
 positions of entries, which pyops_pack_places computes. The arguments of a procedure list which of
 these it takes.
+
+Trained networks are read from files by pyops_model_load: see pyops_model_new.
 """
 
 MEANINGS = {
@@ -197,6 +199,18 @@ def functions() -> str:
     return f"{text}\n{enumeration('pyops_function', members)}"
 
 
+def statuses(file: Path) -> str:
+    """Return the statuses of models, as the errors of the Fortran interface number them."""
+    found = re.findall(r"\b([a-z_]+) = (\d+)\b", "\n".join(_public_parameters(file)))
+    members = [f"PYOPS_{name.upper()} = {number}" for name, number in found]
+    text = comment("Results of the procedures pyops_model_*.")
+    return f"{text}\n{enumeration('pyops_status', members)}"
+
+
+def _public_parameters(file: Path) -> list[str]:
+    return re.findall(r"^ *integer\(c_int32_t\), parameter, public :: (.*)", file.read_text(), re.M)
+
+
 def write_header(version: str, tables: Path, sources: list[Path]) -> str:
     blocks = [
         comment(INTRODUCTION.format(version=version)),
@@ -205,6 +219,7 @@ def write_header(version: str, tables: Path, sources: list[Path]) -> str:
         "#define PYOPS_INTERRUPTED (-1)\n#define PYOPS_OUT_OF_BOUNDS (-2)",
         '#ifdef __cplusplus\nextern "C" {\n#endif',
         functions(),
+        statuses(tables.parent / "fortran" / "nodes" / "errors.fypp"),
     ]
     operators = tables / "ops"
     orders = read_blocks(tables / "blocks.py")

@@ -54,9 +54,9 @@ class Sources:
     def __init__(self, folder):
         self.folder = folder
         self.operators = OPERATORS
-        lists = (words("fortran/meson.build", name) for name in ("foundation", "compounds"))
-        foundation, compounds = lists
-        self.names = [*foundation, *self.operators, *compounds, "public_module"]
+        lists = ("foundation", "compounds", "models")
+        foundation, compounds, models = (words("fortran/meson.build", name) for name in lists)
+        self.names = [*foundation, *self.operators, *compounds, "public_module", *models]
         templates = {path.stem: path for path in (FORTRAN / "nodes").rglob("*.fypp")}
         for name in self.names:
             template = templates.get(name, templates["derived"])
@@ -97,6 +97,7 @@ class Sources:
             Path(sys.executable).parent / "fypp",
             *(f"-D{name}={value}" for name, value in values),
             *("-I", FORTRAN, "-I", FORTRAN / "nodes", "-M", FORTRAN, "-m", "signatures"),
+            *("-m", "model_calls"),
             *("-M", ROOT / "pyops", "-m", "_functions"),
             *("-M", PROGRAMS, "-m", "cases"),
             *(template, target),

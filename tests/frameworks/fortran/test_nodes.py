@@ -11,7 +11,7 @@ from pyops import Graph
 from pyops._call.operator import OPERATORS
 
 from ... import ROOT
-from .compilers import COMPILERS, PROGRAMS, Build, Installed, Sources, Whole, available, cases
+from .compilers import COMPILERS, PROGRAMS, Installed, Whole, available, cases
 
 EXAMPLES = ROOT / "examples" / "fortran"
 WIDE = ("-fdefault-integer-8",)
@@ -67,18 +67,6 @@ FORMULAS = {
     "network": lambda a, b, c, d: np.tanh(c[[1, 1, 0]] @ b + d) @ a,
 }
 """Formulas of procedures that are no Python operators; Fortran matrices appear transposed."""
-
-
-@pytest.fixture(scope="session")
-def sources(tmp_path_factory):
-    return Sources(tmp_path_factory.mktemp("sources"))
-
-
-@pytest.fixture(scope="session", params=COMPILERS)
-def build(request, sources, tmp_path_factory):
-    if request.param not in available():
-        pytest.skip(f"no {request.param} here")
-    return Build(request.param, sources, tmp_path_factory.mktemp(request.param))
 
 
 def expanded(sources, variant, *names):
