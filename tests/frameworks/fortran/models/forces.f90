@@ -22,7 +22,7 @@ program forces
   batch = given%int64("batch")
   positions => tape%variable(given%real64("pos"))
   call model%get("cutoff", cutoff)
-  call radius_graph(graph, positions%val, cutoff, batch=batch(:, 1))
+  call radius_graph(graph, positions%val, cutoff, batch=batch(:, 1) + 1)
   call model%set("graph", graph)
   call model%set("z", z(:, 1))
   call model%set("batch", batch(:, 1))

@@ -123,7 +123,7 @@ def test_network(build, sources, tmp_path, make, variant):
         tensors |= {"graph:edge_index": inputs[graph].numpy()}
         tensors |= {"sizes:edge_index": np.array([nodes, nodes])}
     if make is dimenet:
-        pairs = radius_graph(inputs["pos"].detach(), CUTOFF, batch=inputs["batch"]).graph
+        pairs, *_ = radius_graph(inputs["pos"].detach(), CUTOFF, batch=inputs["batch"])
         tensors |= {"graph:graph": np.stack([pairs.src, pairs.dst]).astype(np.int64)}
         tensors |= {"sizes:graph": np.array([nodes, nodes])}
     expected = gradients(net, inputs, graph)
