@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from ..nn._aggregating import _as_reduction
 from ..nn._messages import FLOWS
-from ..nn._reductions import SUMS
+from ..nn._reductions import EXTREMES, SUMS
 from .builder import Builder, Ref, UnsupportedError
 
 if TYPE_CHECKING:
     from ...models._calls import Scalar
     from ..nn._messages import Messages
 
-REDUCE = {**SUMS, "max": "max", "amax": "max", "min": "min", "amin": "min", "mul": "mul"}
+REDUCE = {**SUMS, **EXTREMES, "mul": "mul"}
 """Reductions of `aggregate` by the names of layers."""
 
 

@@ -16,6 +16,7 @@ from ..._call.operator import OPERATORS as _DECLARED
 from ...models._calls import GRAPH, INDEX, REAL, Scalar
 from ...ops.elementwise import ARITY
 from ..nn._dimenet import product, swish
+from ..nn._reductions import EXTREMES
 from .builder import Builder, Ref, UnsupportedError
 
 if TYPE_CHECKING:
@@ -439,9 +440,9 @@ def _scatter(
     reduce: str = "sum",
 ) -> Ref:
     like = _rows_of("scatter", src, dim, dim_size)
-    if reduce in ("max", "min"):
+    if reduce in EXTREMES:
         graph = _groups(builder, "scatter", index, like)
-        return builder.aggregate(graph, edge=builder.column(src), reduce=reduce)
+        return builder.aggregate(graph, edge=builder.column(src), reduce=EXTREMES[reduce])
     if reduce not in ("sum", "add", "mean"):
         raise UnsupportedError(f"scatter: reduce: expected sum, mean, max or min, got {reduce!r}")
     total = builder.step("scatter_sum", {"x": src, "index": index, "like": like})
