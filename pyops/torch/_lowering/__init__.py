@@ -22,6 +22,7 @@ from . import mesh as mesh
 from . import modules as modules
 from . import neural_operators as neural_operators
 from . import pna as pna
+from . import schnet as schnet
 from .builder import Builder, Ref, UnsupportedError
 from .tracing import Tracer, line_of
 
