@@ -343,7 +343,7 @@ class Model:
         return reals, others
 
     def _checked(self, label: str, array: object, shape: tuple[int, ...] | None) -> Array:
-        found = check_array(label, array)
+        found = check_array(label, array, on_host=True)
         if found.dtype != self._dtype:
             raise TypeError(f"{label}: expected {self._dtype} like the parameters, "
                             f"got {found.dtype}")  # fmt: skip

@@ -138,7 +138,7 @@ def check(program: Program, tensors: Mapping[str, str]) -> None:
             raise ValueError(f"steps[{place}]: call: expected one of pyops.models, got "
                              f"{step.call!r:.40}")  # fmt: skip
         for name in step.names:
-            if name not in kinds:
+            if name not in kinds or name in program.tied:
                 raise ValueError(f"{label}: expected a name that is defined, got {name!r:.40}")
         call.check(label, step.graph, step.inputs, step.options, kinds)
         _define(label, step.result, call.result, kinds)

@@ -430,6 +430,7 @@ WRONG = {
     "parameter": (wrong(parameters=["x"]), "parameters: expected names of real tensors, got 'x'"),
     "parameter twice": (wrong(parameters=["w", "w"]), "parameters: expected different names"),
     "tied": (wrong(tied={"w": "q"}), "tied: expected names of tensors, got 'w': 'q'"),
+    "use of a copy": (wrong(tied={"w": "v"}), "linear: expected a name that is defined, got 'w'"),
     "hyperparameters": (wrong(hyperparameters={"a": []}), "hyperparameters: a: expected a number"),
     "empty name": (wrong(name=""), "name: expected a text, got ''"),
     "concat of nothing": (wrong(step("concat", "y", axis=0)), "concat: inputs: expected"),
