@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 
 from ... import graph as _graph
 from ...models._model import Model
+from ...models._program import scalar
 from . import attention as attention
 from . import convolutions as convolutions
 from . import dimenet as dimenet
@@ -59,7 +61,11 @@ def lower(
     with torch.no_grad():
         expected = model(*named.values())
     outputs = _outputs(_traced(builder, arguments))
-    settings = {**_attributes(model), **builder.hyperparameters, **(hyperparameters or {})}
+    given = {
+        name: scalar(f"{_CALLER}: hyperparameters: {name}", value)
+        for name, value in (hyperparameters or {}).items()
+    }
+    settings = {**_attributes(model), **builder.hyperparameters, **given}
     program = builder.program(outputs, settings)
     examples = tuple(builder.example(one.name) for one in program.inputs)
     lowered = Lowered(program, builder.tensors, examples)
@@ -169,15 +175,12 @@ def _outputs(results: object) -> list[Ref]:
 
 def _attributes(model: torch.nn.Module) -> dict[str, Scalar]:
     """Return the numbers and texts among the public attributes of a model."""
-    return {
-        name: value
-        for name, value in vars(model).items()
-        if not name.startswith("_")
-        and name != "training"
-        and (value is None or isinstance(value, bool | int | float | str))
-        and value == value
-        and abs(value if isinstance(value, int | float) else 0) < 2**63
-    }
+    found: dict[str, Scalar] = {}
+    for name, value in vars(model).items():
+        if not name.startswith("_") and name != "training":
+            with suppress(ValueError):  # for values of other types
+                found[name] = scalar(name, value)
+    return found
 
 
 def _is_real(value: object) -> bool:

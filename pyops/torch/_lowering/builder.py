@@ -79,6 +79,8 @@ class Builder:
         self.inputs: list[Input] = []
         self.call: Callable[..., object]
         """Function that applies a module or a plain function to values, set by the tracer."""
+        self.functions: Mapping[Callable[..., object], Callable[..., object]] = {}
+        """How functions are written that names do not identify."""
         state = model.state_dict(keep_vars=True)
         self._keys: dict[int, str] = {}
         self.tied: dict[str, str] = {}

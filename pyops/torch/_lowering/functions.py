@@ -6,6 +6,7 @@ The table at the end refers to all of them, so this is one module.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -20,6 +21,8 @@ from ..nn._reductions import EXTREMES
 from .builder import Builder, Ref, UnsupportedError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from .tracing import Rows
 
 Function: TypeAlias = Callable[..., object]
@@ -47,7 +50,7 @@ def lowered(builder: Builder, target: str | Function, *args: object, **kwargs: o
     if not isinstance(target, str):
         if target in OPERATORS:
             return _operator(builder, OPERATORS[target], *args, **kwargs)
-        own = _BY_IDENTITY.get(target)
+        own = builder.functions.get(target)
         if own is not None:
             return own(builder, *args, **kwargs)
     name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
@@ -452,6 +455,35 @@ def _scatter(
     count = builder.step("scatter_sum", {"x": ones, "index": index, "like": like})
     count = builder.binary("maximum", count, 1.0)
     return builder.divide(total, builder.column(count) if src.axes == 2 else count)
+
+
+def _pool(reduce: str) -> Function:
+    def lower(builder: Builder, x: Ref, batch: Ref | None, size: object = None) -> Ref:
+        if batch is None:
+            return builder.step(reduce, {"x": x}, {"axis": 0, "keepdims": True})
+        return _scatter(builder, x, batch, 0, size, reduce)
+
+    return lower
+
+
+def geometric() -> list[ModuleType]:
+    """Return the module of PyTorch Geometric's layers, if it is imported."""
+    found = sys.modules.get("torch_geometric.nn")
+    return [] if found is None else [found]
+
+
+def by_identity() -> dict[Function, Function]:
+    """Return how functions are written that names do not identify.
+
+    Those of PyTorch Geometric reduce the nodes of each graph. Called before a trace, which replaces
+    them in their modules.
+    """
+    names = {"add": "sum", "mean": "mean", "max": "max"}
+    return _BY_IDENTITY | {
+        getattr(module, f"global_{name}_pool"): _pool(own)
+        for module in geometric()
+        for name, own in names.items()
+    }
 
 
 def _group_softmax(

@@ -89,9 +89,10 @@ class Tracer(fx.Tracer):
     """Writes the calls of a model as steps when they are made."""
 
     def __init__(self, builder: Builder) -> None:
-        wrapped = [*functions.OPERATORS, nn.scatter, nn.softmax, nn.segment]
+        builder.functions = functions.by_identity()
+        wrapped = [*functions.OPERATORS, *builder.functions, nn.segment]
         super().__init__(autowrap_modules=(math,), autowrap_functions=tuple(wrapped))
-        self._autowrap_search += [pt, nn]
+        self._autowrap_search += [pt, nn, *functions.geometric()]
         self.builder = builder
         self.outside = True
         """Whether the code of a model runs, not that of a lowering."""
@@ -144,6 +145,8 @@ class Tracer(fx.Tracer):
         if own is None and is_linear(m):
             own = MODULES[_MODULES]
         if own is None:
+            if m.__module__.startswith("torch_geometric."):
+                raise self.builder.refuse(m, "expected layers that pyops.torch.nn.convert replaces")
             if m.__module__.startswith("torch.nn.") and not isinstance(m, _CONTAINERS):
                 raise self.builder.refuse(m, "there is no such module in programs")
             return forward(*args, **kwargs)

@@ -543,6 +543,29 @@ def test_arguments_by_name(tmp_path):
         save(Net(), path, {"x": torch.ones(3, 2).double(), "factor": 1.0})
 
 
+def test_pools(tmp_path):
+    """Reductions of the nodes of each graph; other layers are replaced before."""
+    geometric = pytest.importorskip("torch_geometric.nn")
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = geometric.GraphConv(4, 3)
+
+        def forward(self, x, edges, batch):
+            h = self.layer(x, edges)
+            pools = geometric.global_add_pool(h, batch), geometric.global_mean_pool(h, batch)
+            return torch.cat([*pools, geometric.global_mean_pool(h, None).abs() + pools[0]], 1)
+
+    model, path = Net().double().eval(), tmp_path / "model.safetensors"
+    inputs = draw(7, 4), attention_inputs()[1], torch.tensor([0, 0, 1, 1, 1, 2, 2])
+    with pytest.raises(NotImplementedError, match=r"layer \(GraphConv\): expected layers that"):
+        save(model, path, inputs)
+    nn.convert(model)
+    save(model, path, inputs)
+    assert_equal(path, model, inputs)
+
+
 WRONG = {
     "no module": (
         lambda: torch.relu,
@@ -571,6 +594,19 @@ WRONG = {
         r"inputs: input: expected edges of shape \(2, num_edges\) or a vector of indices",
     ),
 }
+
+
+def test_hyperparameters(tmp_path):
+    """Attributes that are numbers or texts are stored, others are not."""
+    model = torch.nn.Linear(2, 2)
+    model.kind, model.limit, model.widths = "a", float("inf"), [1, 2]
+    path = tmp_path / "model.safetensors"
+    save(model, path, torch.ones(3, 2), hyperparameters={"cutoff": 2.5, "periodic": True})
+    expected = {"in_features": 2, "out_features": 2, "kind": "a", "cutoff": 2.5, "periodic": True}
+    assert load(path).hyperparameters == expected
+    for wrong in [1], float("nan"), 2**70:
+        with pytest.raises(ValueError, match="save: hyperparameters: a: expected a number, a text"):
+            save(model, path, torch.ones(3, 2), hyperparameters={"a": wrong})
 
 
 @pytest.mark.parametrize("case", WRONG)
