@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Mapping, Sequence
 
+    from .._call.types import Dtype
     from ._program import Input
 
 METADATA = "pyops.model"
@@ -64,6 +65,7 @@ class Model:
         program: Program,
         tensors: Mapping[str, npt.NDArray[np.generic]],
         label: str = "Model",
+        dtype: npt.DTypeLike = np.float64,
     ) -> None:
         self._program = program
         self._label = label
@@ -77,7 +79,8 @@ class Model:
         }
         self.buffers = {name: array for name, array in tensors.items() if name not in trained}
         self._shapes = {name: array.shape for name, array in self.parameters.items()}
-        self._dtype = dtype_of(label, [*self.parameters.values(), *_reals(self.buffers).values()])
+        reals = [*self.parameters.values(), *_reals(self.buffers).values()]
+        self._dtype = dtype_of(label, reals, dtype)
         self._names = [given.name for given in program.inputs]
         self._cotangents = ["gy"] if self.outputs == 1 else [
             f"gy{place}" for place in range(1, self.outputs + 1)
@@ -389,12 +392,14 @@ def _reals(tensors: Mapping[str, npt.NDArray[np.generic]]) -> dict[str, Array]:
     return {name: _as_real(array) for name, array in tensors.items() if array.dtype.char in "fd"}
 
 
-def dtype_of(label: str, arrays: Sequence[npt.NDArray[np.generic]]) -> np.dtype[np.floating]:
-    """Return the type of all real tensors, float64 if there are none."""
+def dtype_of(
+    label: str, arrays: Sequence[npt.NDArray[np.generic]], default: npt.DTypeLike
+) -> np.dtype[np.floating]:
+    """Return the type of all real tensors, the default if there are none."""
     found = {_as_real(array).dtype for array in arrays}
     if len(found) > 1:
         raise ValueError(f"{label}: expected tensors of one precision, got float32 and float64")
-    return next(iter(found), np.dtype(np.float64))
+    return next(iter(found), cast("Dtype", np.dtype(default)))
 
 
 def _two_axes(tape: Tape, node: Node) -> Node:
@@ -463,7 +468,8 @@ def load(path: str | os.PathLike[str], dtype: npt.DTypeLike | None = None) -> Mo
     ----------
     path : path
     dtype : {float32, float64}, optional
-        Type to which the tensors are converted; by default they keep their own.
+        Type to which the tensors are converted; by default they keep their own, and a model without
+        tensors takes float64.
 
     Returns
     -------
@@ -492,7 +498,7 @@ def load(path: str | os.PathLike[str], dtype: npt.DTypeLike | None = None) -> Mo
             tensors.update({n: array.astype(kind) for n, array in _reals(tensors).items()})
         kinds = {name: _kind(array) for name, array in tensors.items()}
         program = read_program(metadata[METADATA], kinds)
-        return Model(program, tensors)
+        return Model(program, tensors, dtype=np.float64 if dtype is None else dtype)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

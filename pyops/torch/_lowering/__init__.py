@@ -7,7 +7,7 @@ the steps of its lowering, which are evaluated for the example inputs at once.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,6 +31,7 @@ from .tracing import Tracer, line_of
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from ..._call.types import Dtype
     from ...models._calls import Scalar
     from ...models._program import Program
 
@@ -47,6 +48,7 @@ class Lowered(NamedTuple):
     program: Program
     tensors: dict[str, npt.NDArray[np.generic]]
     examples: tuple[object, ...]
+    dtype: Dtype
 
 
 def lower(
@@ -56,7 +58,7 @@ def lower(
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"{_CALLER}: model: expected a torch.nn.Module, got {type(model).__name__}")
     named = _by_name(model, inputs)
-    builder = _builder(model)
+    builder = _builder(model, named.values())
     arguments = [_example(builder, name, value) for name, value in named.items()]
     with torch.no_grad():
         expected = model(*named.values())
@@ -68,7 +70,7 @@ def lower(
     settings = {**_attributes(model), **builder.hyperparameters, **given}
     program = builder.program(outputs, settings)
     examples = tuple(builder.example(one.name) for one in program.inputs)
-    lowered = Lowered(program, builder.tensors, examples)
+    lowered = Lowered(program, builder.tensors, examples, builder.dtype)
     _compare(expected, lowered)
     return lowered
 
@@ -98,9 +100,11 @@ def _check_examples(builder: Builder) -> None:
             )
 
 
-def _builder(model: torch.nn.Module) -> Builder:
+def _builder(model: torch.nn.Module, inputs: Iterable[object]) -> Builder:
+    """Return a builder; a model without tensors has the precision of its inputs."""
+    single = any(getattr(value, "dtype", None) is torch.float32 for value in inputs)
     try:
-        return Builder(model)
+        return Builder(model, np.float32 if single else np.float64)
     except UnsupportedError as error:
         raise NotImplementedError(f"{_CALLER}: {error}") from None
 
@@ -189,7 +193,8 @@ def _is_real(value: object) -> bool:
 
 def _compare(expected: object, lowered: Lowered) -> None:
     """Refuse a program whose results differ from those of the model for the example inputs."""
-    found = Model(lowered.program, lowered.tensors)(*lowered.examples)
+    model = Model(lowered.program, lowered.tensors, dtype=lowered.dtype)
+    found = model(*lowered.examples)
     both = [one if isinstance(one, tuple | list) else (one,) for one in (expected, found)]
     for place, (wanted, got) in enumerate(zip(*both, strict=True)):
         reference = wanted.detach().cpu().numpy()

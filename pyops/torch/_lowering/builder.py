@@ -72,7 +72,7 @@ class Example:
 class Builder:
     """Program of a model under construction."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, default: npt.DTypeLike) -> None:
         self.model = model
         self.paths = {id(module): path for path, module in model.named_modules()}
         self.steps: list[Step] = []
@@ -96,7 +96,7 @@ class Builder:
         self.parameters = [key for key, t in state.items() if id(t) in trained]
         self.parameters = [key for key in self.parameters if key not in self.tied]
         reals = [array for array in self.tensors.values() if array.dtype.char in "fd"]
-        self.dtype = dtype_of("pyops.models.save", reals)
+        self.dtype = dtype_of("pyops.models.save", reals, default)
         self._tape = Tape(self.dtype)
         self._tape.recording = False
         self._reals: dict[str, Node] = {}

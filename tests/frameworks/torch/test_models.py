@@ -65,9 +65,18 @@ def leaf(value):
     return value.clone().requires_grad_() if real else value
 
 
+def single(value):
+    """Return tensors in float32."""
+    if isinstance(value, tuple):
+        return tuple(map(single, value))
+    real = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.float() if real else value
+
+
 def assert_equal(path, module, inputs, tolerance=1e-12, skip=()):
     """Assert that a loaded model has the values and gradients of torch."""
-    model, examples = load(path), lower(module, inputs, None).examples
+    lowered = lower(module, inputs, None)
+    model, examples = load(path, lowered.dtype), lowered.examples
     y, gradients = by_torch(module, inputs)
     found = model(*examples)
     scale = max(1.0, np.abs(y).max(initial=0))
@@ -95,6 +104,8 @@ def test_layers(name, tmp_path):
         x, edges, weight = larger
         once = torch.unique(edges, dim=1)
         assert_equal(path, module, (x, once, weight[: once.shape[1]]))
+    save(module.float(), path, single(larger))
+    assert_equal(path, module, single(smaller), 1e-5, ["given_3"] if name == WEIGHTS else [])
 
 
 @pytest.mark.parametrize("name", REFUSED)
