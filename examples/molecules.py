@@ -287,6 +287,7 @@ def parse(arguments):
     parser.add_argument("--precision", choices=DTYPES, default="32")
     parser.add_argument("--compile", action="store_true", help="compile the whole loss")
     parser.add_argument("--epochs", type=int, default=10**9, help="of this run, to be resumed")
+    parser.add_argument("--threads", type=int, default=1, help="of a rank: more for large batches")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--output", type=Path, default=Path("results/molecules"))
     options = parser.parse_args(arguments)
@@ -328,7 +329,7 @@ def main(arguments=None):
     ranks = Ranks()
     if options.compile and ranks.several:
         raise SystemExit("--compile: expected one rank")
-    torch.set_num_threads(1 if not torch.cuda.is_available() else torch.get_num_threads())
+    torch.set_num_threads(options.threads)
     options.output.mkdir(parents=True, exist_ok=True)
     options.train, options.valid = files(options, ranks)
     training = Training(options, ranks)

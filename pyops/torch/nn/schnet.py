@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Embedding, Linear
 
-from .._call import is_tracing
+from .._call import HALVES, is_tracing
 from .._host import without_subclass
 from ._dimenet import Blocks
 from ._edges.radius import neighbours
@@ -174,6 +174,9 @@ class SchNet(torch.nn.Module):
         for interaction in self.interactions:
             h = h + interaction(h, edges, lengths, features)
         h = self.lin2(self.act(self.lin1(h)))
+        half = h.dtype if h.dtype in HALVES else None
+        if half is not None:
+            h = h.float()  # sums over atoms in float32
         if self.dipole:
             h = h * self._displacements(z, pos, batch, counts)
         elif self.mean is not None and self.std is not None:
@@ -185,7 +188,10 @@ class SchNet(torch.nn.Module):
             out = out / counts.clamp(min=1).unsqueeze(1)
         if self.dipole:
             out = torch.norm(out, dim=-1, keepdim=True)
-        return out if self.scale is None else self.scale * out
+        out = out if self.scale is None else self.scale * out
+        if half is None or torch.is_autocast_enabled(h.device.type):
+            return out
+        return out.to(half)
 
     def _edges(
         self, pos: Tensor, batch: Tensor, cell: Tensor | None, pbc: Tensor | None

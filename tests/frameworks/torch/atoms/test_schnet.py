@@ -108,6 +108,19 @@ def test_scale():
     check_same(fixed(original), fixed(drop_in), [pos], single=False)
 
 
+@pytest.mark.parametrize("mode", ["autocast", "half model"])
+def test_sums_over_atoms_in_half_precision(mode):
+    """3000 terms, which partial sums in half precision would miss."""
+    model = nn.SchNet(**SMALL).to(torch.bfloat16 if mode == "half model" else torch.float32)
+    axis = 4 * torch.arange(15.0)
+    pos = torch.cartesian_prod(axis, axis, axis)[:3000]  # farther apart than the cutoff
+    z, pos = torch.full((3000,), 6), pos.to(next(model.parameters()).dtype)
+    with torch.autocast("cpu", torch.bfloat16, enabled=mode == "autocast"):
+        one, all_of_them = model(z[:1], pos[:1]), model(z, pos)
+    assert all_of_them.dtype == (torch.float32 if mode == "autocast" else torch.bfloat16)
+    torch.testing.assert_close(all_of_them.double(), 3000 * one.double(), rtol=2**-8, atol=0)
+
+
 LAYERS = {
     "InteractionBlock": ((8, 5, 6, 2.5), (9, 8), (30,), (30, 5)),
     "GaussianSmearing": ((0.5, 4.0, 6), (30,)),
