@@ -54,6 +54,8 @@ class Call:
     numbers: bool = False
     """Whether an option of the same name may replace an argument."""
     variadic: bool = False
+    paired: tuple[int, str] = (0, "")
+    """Option and choice with which the last argument, an index vector, is given, and only then."""
     missing: tuple[tuple[int, str], ...] = ()
     """Arguments that Fortran requires, and their columns, where a file may omit them."""
 
@@ -85,16 +87,22 @@ def _operator(name: str) -> Call:
         for o in op.options
     )
     declared = op.signature.inputs
+    indexed = tuple(Argument(name, "index", True) for name in op.row_numbers)
+    paired = [
+        (1 + [o.name for o in options].index(option), choice)
+        for option, choice in op.row_numbers.values()
+    ]
     words = ["graph"] * op.has_graph
     words += [f"{i.name}=x({k})%node" for k, i in enumerate(op.inputs, start=1)]
     words += [f"{o.name}={_read(k, o)}" for k, o in enumerate(options, start=1)]
     return Call(
         name,
-        tuple(Argument(i.name, optional=declared[i.name].optional) for i in op.inputs),
+        (*(Argument(i.name, optional=declared[i.name].optional) for i in op.inputs), *indexed),
         options,
         graph=op.has_graph,
         rank=min(2, len(op.signature.output)),
         text=f"{name}( &\n        {signatures.lines([*words[:-1], words[-1] + ')'])}",
+        paired=paired[0] if paired else (0, ""),
         missing=tuple(
             (k, i.columns)
             for k, i in enumerate(op.inputs, start=1)
@@ -149,7 +157,7 @@ GENERIC = (
     Call(
         "layer_norm",
         (Argument("x", "matrix"), *(Argument(n, optional=True) for n in ("weight", "bias"))),
-        (Argument("eps", "number", True, 1e-5),),
+        (Argument("eps", "number"),),
         text="layer_norm(x(1)%node, x(2)%node, x(3)%node, real(o(1)%number, wp))",
     ),
     *(
@@ -161,8 +169,8 @@ GENERIC = (
         "slice",
         (_X,),
         (
-            Argument("axis", "axis", True, 0),
-            Argument("start", "size", True, 0),
+            _AXIS,
+            Argument("start", "size"),
             Argument("stop", "size", True, LARGEST),
         ),
     ),

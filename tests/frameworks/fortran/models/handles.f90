@@ -15,6 +15,7 @@ program handles
   real(real32) :: rate
   real(real64) :: cutoff
   integer :: count, status
+  integer(kind(no_error)) :: state
   integer(int64) :: wide
   logical :: flag
   character(:), allocatable :: text
@@ -25,7 +26,7 @@ program handles
   x => tape%variable(reshape([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [3, 2]))
   call before_loading()
   call model%load("model.safetensors")
-  call expect(model%is_loaded() .and. model%precision() == real32, "loaded")
+  call expect(logical(model%is_loaded()) .and. model%precision() == real32, "loaded")
   call expect(model%count() == 2 .and. model%name(1) == "weight" .and. model%name(3) == "", "names")
   call hyperparameters()
   call values_and_gradients()
@@ -57,7 +58,7 @@ contains
     call expect(status == wrong_argument .and. empty%count() == 0 .and. empty%name(1) == "", "none")
     call empty%load("absent.safetensors", status)
     call received("load: absent.safetensors: cannot be opened")
-    call expect(status == wrong_file .and. .not. empty%is_loaded(), "an absent file")
+    call expect(status == wrong_file .and. .not. logical(empty%is_loaded()), "an absent file")
   end subroutine
 
   subroutine received(expected)
@@ -77,9 +78,9 @@ contains
     call model%get("flag", flag)
     call expect(flag, "a flag")
     call model%get("text", text)
-    call expect(text == 'say "' // achar(195)//achar(169) // '"', "a text")
-    call model%get("text", count, status)
-    call expect(status == wrong_argument .and. count == 0, "another type")
+    call expect(text == 'say "' // char(195)//char(169) // '"', "a text")
+    call model%get("text", count, state)
+    call expect(state == wrong_argument .and. count == 0, "another type")
     call received("get: text: expected a hyperparameter that is an integer")
     call model%get("cutoff", count)
     call received("get: cutoff: expected a hyperparameter that is an integer")
@@ -128,8 +129,8 @@ contains
     call received("set: y: expected the name of an input that is an array, and the precision of " &
                   //"the model, real32")
     x8 => tape%constant(reshape([1.0_real64], [1, 1]))
-    call model%set("x", x8, status, message)
-    call expect(status == wrong_argument .and. message == last_message, "a status")
+    call model%set("x", x8, state, message)
+    call expect(state == wrong_argument .and. message == last_message, "a status")
     call received("set: x: expected the name of an input that is an array, and the precision of " &
                   //"the model, real32")
     call model%set("x", [1, 2, 3])
@@ -164,14 +165,15 @@ contains
 
   subroutine copies()
     other = model
-    call expect(other%is_loaded(), "a copy")
+    call expect(logical(other%is_loaded()), "a copy")
     call other%load("absent.safetensors", status)
     told = 0
-    call expect(other%is_loaded() .and. model%is_loaded(), "an absent file changes nothing")
+    call expect(logical(other%is_loaded()) .and. logical(model%is_loaded()), &
+                "an absent file changes nothing")
     call other%clear()
-    call expect(.not. model%is_loaded() .and. model%count() == 0, "copies end together")
+    call expect(.not. logical(model%is_loaded()) .and. model%count() == 0, "copies end together")
     call other%load("model.safetensors")
-    call expect(.not. model%is_loaded(), "a handle that was cleared stays so")
+    call expect(.not. logical(model%is_loaded()), "a handle that was cleared stays so")
     call other%clear()
     call model%load("model.safetensors")
   end subroutine
@@ -222,9 +224,9 @@ contains
     call expect(all(tensors%extents("weight") == [3_int64, 2_int64]), "extents")
     call expect(all(abs(tensors%real64("half")) >= 0.5), "half precision")
     call expect(all(tensors%int64("bytes") == reshape([1_int64, 255_int64], [2, 1])), "bytes")
-    values = tensors%real32("none", status)
+    values = tensors%real32("none", state)
     call received("real32: name: expected that of a tensor, got none")
-    call expect(status == wrong_argument .and. size(values) == 0, "no tensor")
+    call expect(state == wrong_argument .and. size(values) == 0, "no tensor")
     call tensors%load("matrix.npy")
     call expect(all(abs(tensors%real64() - reshape([1, 2, 3, 4, 5, 6], [3, 2])) <= 0), "NumPy")
     call tensors%load("by_columns.npy")

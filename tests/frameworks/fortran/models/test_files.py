@@ -177,7 +177,7 @@ PROGRAM_CHANGES = [
         "x",
         "steps[2]: concat: inputs: expected known ones, each once, got x4",
     ),
-    (["steps", 2, "options", "axis"], 2, "steps[2]: concat: axis: expected an axis, got 2"),
+    (["steps", 2, "options", "axis"], 2, "steps[2]: concat: axis: expected 0, 1 or -1, got 2"),
     (["steps", 2, "options", "axis"], None, "steps[2]: concat: options: expected axis"),
     (
         ["steps", 5, "inputs", "index"],

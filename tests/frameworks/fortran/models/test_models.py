@@ -12,6 +12,7 @@ from .... import ROOT
 from ....mutants.fault_sites import OPERATORS
 from ....support.model_files import program, read, write
 from ..compilers import FORTRAN, PROGRAMS, command
+from ..test_nodes import UNCHECKED, WIDE
 from .examples import DST, SRC, all_cases, small_model
 
 pytestmark = pytest.mark.bare
@@ -78,7 +79,8 @@ def table_of_calls():
     return {*command(sys.executable, "-c", code, *tables, ",".join(OPERATORS)).split()}
 
 
-def test_handles(build, tmp_path):
+@pytest.mark.parametrize("wide", [False, True], ids=["", "wide integers"])
+def test_handles(build, wide):
     """What programs can ask of a model and set, what they save, and their mistakes."""
     rng = np.random.default_rng(0)
     weight, bias = rng.random((2, 3), np.float32), rng.random(2, np.float32)
@@ -98,7 +100,8 @@ def test_handles(build, tmp_path):
     matrix = np.arange(1.0, 7).reshape(2, 3)
     np.save(build.folder / "matrix.npy", matrix)
     np.save(build.folder / "by_columns.npy", np.asfortranarray(matrix))
-    build.run(PROGRAMS / "listening.f90", HERE / "handles.f90")
+    flags = WIDE + UNCHECKED[build.compiler] if wide else ()
+    build.run(PROGRAMS / "listening.f90", HERE / "handles.f90", flags=flags)
     saved = read(build.folder / "saved.safetensors")
     assert np.array_equal(saved["weight"], weight + 1)
     assert np.array_equal(saved["bias"], bias)

@@ -1,5 +1,7 @@
 """Networks of PyTorch, saved by pyops.models and run by a Fortran program: values and gradients."""
 
+import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +10,14 @@ import pytest
 torch = pytest.importorskip("torch")
 models = pytest.importorskip("pyops.models")
 
+from pyops.models._calls import CALLS  # noqa: E402
+
 from pyops.torch import nn, radius_graph  # noqa: E402
 
+from .... import ROOT  # noqa: E402
+from ....mutants.fault_sites import OPERATORS  # noqa: E402
 from ....support.model_files import write  # noqa: E402
-from ..compilers import command  # noqa: E402
+from ..compilers import FORTRAN, command  # noqa: E402
 
 pytestmark = pytest.mark.bare
 HERE = Path(__file__).parent
@@ -101,6 +107,24 @@ def gradients(net, inputs, graph):
     found = {n: t for n, t in inputs.items() if n != graph and t.requires_grad}
     found |= dict(net.named_parameters())
     return {f"grad:{n}": t.grad.numpy() for n, t in found.items() if t.grad is not None}
+
+
+def test_calls():
+    """Fortran knows the calls of Python, with the same inputs and options."""
+    code = (
+        "import sys, json; sys.path[:0] = sys.argv[1:3]; import model_calls;"
+        "calls = model_calls.Table(sys.argv[3]).calls;"
+        "print(json.dumps({c.name: [[a.name for a in c.arguments], [o.name for o in c.options],"
+        " c.graph, c.result] for c in calls}))"
+    )
+    tables = FORTRAN, ROOT / "pyops"
+    known = json.loads(command(sys.executable, "-c", code, *tables, ",".join(OPERATORS)))
+    for name, (inputs, options, graph, result) in known.items():
+        call = CALLS[name]
+        assert call.several or {*inputs} == {*call.inputs}, name
+        assert {*options} == {*call.options}, name
+        assert (graph, result) == (call.graph, call.result), name
+    assert known.keys() == CALLS.keys()
 
 
 @pytest.mark.parametrize("variant", ["r8", "r4"])
