@@ -1,19 +1,22 @@
 program mutated
-  !! Loads a model file with bytes changed, removed and inserted, thousands of times: every load
-  !! returns a status, and a model that loads computes, or reports why not: mutated MODEL COUNT
-  !! FOLDER.
+  !! Loads a model file, or one of NumPy, with bytes changed, removed and inserted, thousands of
+  !! times: every load returns a status, and a model that loads computes, or reports why not:
+  !! mutated MODEL COUNT FOLDER.
   use iso_fortran_env, only: int8, int64
   use pyops
   use pyops_models
   implicit none
   type(model_type) :: model
+  type(tensors_type) :: tensors
   type(tape_type) :: tape
   type(graph_type) :: graph
   type(array_type), pointer :: x, y
   character(500) :: path, folder
   character(300) :: message
   integer(int8), allocatable :: bytes(:), changed(:)
-  integer :: count, i, status, unit, length, seed(64) = 5
+  integer :: count, i, k, status, unit, length, seed(64) = 5, read_by_name = 0
+  integer(kind(no_error)) :: state
+  real, allocatable :: values(:, :)
   integer :: outcomes(0:7) = 0
   integer(int64) :: header
   call set_error_handler(ignore)
@@ -26,6 +29,7 @@ program mutated
   rewind (unit)
   read (unit) bytes
   close (unit)
+  if (header < 0 .or. header > length - 8) header = 80 ! of NumPy
   call get_command_argument(2, path)
   read (path, *) count
   call get_command_argument(3, folder)
@@ -37,6 +41,11 @@ program mutated
     open (newunit=unit, file=trim(path), access="stream", form="unformatted", status="replace")
     write (unit) changed
     close (unit)
+    call tensors%load(trim(path), status, message)
+    if (status == 0) read_by_name = read_by_name + tensors%count()
+    do k = 1, tensors%count()
+      values = tensors%real32(tensors%name(k), state)
+    end do
     call model%load(trim(path), status, message)
     if (status < 0 .or. status > 7) error stop "an unknown status"
     outcomes(status) = outcomes(status) + 1
@@ -51,8 +60,9 @@ program mutated
       call model%clear()
     end if
   end do
-  print "(8(i0,1x))", outcomes
-  deallocate (bytes, changed)
+  print "(9(i0,1x))", outcomes, read_by_name
+  call tensors%clear()
+  deallocate (bytes, changed, values)
   call graph%clear()
 
 contains

@@ -1,8 +1,10 @@
 """Model files that are malformed: a status and a message with file and reason, never a crash."""
 
 import json
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ....support.model_files import write, write_bytes
@@ -13,25 +15,33 @@ pytestmark = pytest.mark.bare
 HERE = Path(__file__).parent
 
 
-def test_mutated_files(build, tmp_path):
-    """Ten thousand files with changed bytes: each is refused with a reason, or computes."""
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder in memory, where there is one."""
     shared = Path("/dev/shm")
-    folder = shared / f"pyops-{tmp_path.name}" if shared.is_dir() else tmp_path
-    folder.mkdir(exist_ok=True)
-    write(folder / "model.safetensors", *small_model())
-    compiled = build.link(HERE / "mutated.f90")
-    try:
-        output = command(compiled, folder / "model.safetensors", 10_000, folder)
-    finally:
-        for file in folder.glob("*.safetensors"):
-            file.unlink()
-        if folder != tmp_path:
-            folder.rmdir()
-    outcomes = [int(word) for word in output.split()]
+    if not shared.is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=shared, prefix="pyops-") as name:
+        yield Path(name)
+
+
+@pytest.mark.parametrize("kind", ["model", "NumPy"])
+def test_mutated_files(build, folder, kind):
+    """Ten thousand files with changed bytes: each is refused with a reason, or computes."""
+    original = folder / "original"
+    if kind == "model":
+        write(original, *small_model())
+    else:
+        with original.open("wb") as file:
+            np.save(file, np.arange(12.0).reshape(3, 4))
+    output = command(build.link(HERE / "mutated.f90"), original, 10_000, folder)
+    *outcomes, tensors = map(int, output.split())
     assert sum(outcomes) == 10_000
-    assert outcomes[0] > 100  # some still are models
     assert outcomes[7] > 5000
-    assert sum(outcomes) == outcomes[0] + outcomes[1] + outcomes[7]
+    assert {n for n, count in enumerate(outcomes) if count} <= {0, 1, 7}
+    assert tensors > 100  # some files are as good as before
+    assert outcomes[0] > 100 or kind == "NumPy"
 
 
 def header_changes():
@@ -47,7 +57,8 @@ def header_changes():
     most = "a: shape: expected lengths from 0, and at most 2**56 elements, got "
     yield {"a": entry | {"shape": [-2, -2]}}, most + "-2"
     yield {"a": entry | {"shape": [2**31, 2**31]}}, most + str(2**31)
-    yield {"a": entry | {"shape": [0, 2**61, 2**61]}}, most + str(2**61)
+    yield {"a": entry | {"shape": [0, 2**57, 2**57]}}, most + str(2**57)
+    yield {"a": entry | {"shape": [2**31, 0]}}, most + str(2**31)
     wrong = "a: data_offsets: expected a difference of 16 bytes, got "
     yield {"a": entry | {"data_offsets": [0, 12]}}, wrong + "0 and 12"
     yield {"a": entry | {"data_offsets": [16, 0]}}, wrong + "16 and 0"
