@@ -143,8 +143,8 @@ def _for_evaluation(model: Model, dtype: torch.dtype) -> Model:
     if not isinstance(model, torch.nn.Module):
         return model
     made = copy.deepcopy(model).to(dtype).eval()
-    made.requires_grad_(False)
-    return made
+    found: Model = made.requires_grad_(False)
+    return found
 
 
 def _by_number(
