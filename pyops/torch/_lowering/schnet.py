@@ -75,7 +75,7 @@ def _interaction(
     builder: Builder,
     block: InteractionBlock,
     x: Ref,
-    edge_index: object,
+    edge_index: Ref,
     edge_weight: Ref,
     edge_attr: Ref,
 ) -> Ref:
