@@ -42,7 +42,8 @@ def _schnet(
         h = builder.add(h, builder.apply(model.atomref, z))
     out = _by_molecule(builder, h, batch)
     if model.readout == "mean":
-        out = builder.divide(out, _by_molecule(builder, builder.full(h, 1.0), batch))
+        counts = _by_molecule(builder, builder.column(builder.full(h, 1.0)), batch)
+        out = builder.divide(out, counts)
     if model.dipole:
         out = builder.column(_norm(builder, out))
     return out if model.scale is None else builder.multiply(out, model.scale)
