@@ -125,7 +125,12 @@ class Model:
             return cast("Results", found)
         tape = Tape(self._dtype)
         tape.recording = False
-        return _results([node.value for node in self._run(tape, given, held, {}, ())])
+        nodes: dict[str, Node] = {}
+        outputs = self._run(tape, given, held, {}, (), nodes)
+        return _results(
+            [node.value for node in outputs],
+            [*(node.value for node in nodes.values()), *_reals(self.buffers).values()],
+        )
 
     @eager
     def backward(
@@ -186,9 +191,8 @@ class Model:
         tape = Tape(self._dtype)
         tape.recording = False
         outputs = self._run(tape, given, self._parameters(parameters), tangents, ())
-        return _results([
-            np.zeros_like(node.value) if node.tangent is None else node.tangent for node in outputs
-        ])  # fmt: skip
+        found = [np.zeros_like(o.value) if o.tangent is None else o.tangent for o in outputs]
+        return _results(found, [*tangents.values()])
 
     @eager
     def double_backward(
@@ -442,12 +446,29 @@ def _of_jax(values: Sequence[object]) -> bool:
     return any(type(value).__module__.startswith(("jax", "pyops.jax")) for value in values)
 
 
-def _results(arrays: Sequence[Array]) -> Results:
+def _results(arrays: Sequence[Array], given: Sequence[Array]) -> Results:
+    """Return arrays in C order that share no memory with each other or with what is given."""
+    found: list[Array] = []
+    for array in arrays:
+        others = [*given, *found]
+        if array.base is None:
+            shared = any(array is other for other in others)
+        else:
+            shared = any(np.may_share_memory(array, other) for other in others)
+        own = array.flags.c_contiguous and array.flags.writeable and not shared
+        found.append(array if own else array.copy())
+    return _one_or_all(found)
+
+
+def _one_or_all(arrays: Sequence[Array]) -> Results:
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
 def _distinct(gradients: Gradients, given: Sequence[Array]) -> Gradients:
-    """Copy gradients that share memory with each other or with what the caller passed."""
+    """Copy gradients that share memory with each other or with what the caller passed.
+
+    They are in C order and writeable.
+    """
     spans: list[tuple[int, int, str]] = []
     for name, array in (*gradients.items(), *(("", array) for array in given)):
         if array.size:
@@ -458,7 +479,9 @@ def _distinct(gradients: Gradients, given: Sequence[Array]) -> Gradients:
         if low < end and name:
             gradients[name] = gradients[name].copy()
         end = max(end, high)
-    return gradients
+    return {
+        name: array if array.flags.carray else array.copy() for name, array in gradients.items()
+    }
 
 
 def load(path: str | os.PathLike[str], dtype: npt.DTypeLike | None = None) -> Model:

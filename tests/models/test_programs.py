@@ -299,6 +299,36 @@ def test_gradients_share_no_memory():
     np.testing.assert_array_equal(gradients["v"], 1)
 
 
+VIEWS = {
+    "itself": ([], "x", X),
+    "parameter": ([], "w", A),
+    "transpose": ([step("transpose", "y", XY)], "y", X.T),
+    "slice": ([step("slice", "y", {"x": "w"}, axis=1, start=1)], "y", A[:, 1:]),
+    "reshape": ([step("reshape", "y", XY, shape=[-1])], "y", X.ravel()),
+}
+
+
+@pytest.mark.parametrize("case", VIEWS)
+def test_results_share_no_memory(case):
+    """Results and gradients are arrays of their own, in C order, whatever the steps."""
+    steps, output, expected = VIEWS[case]
+    found = model([real("x", 3)], steps, {"w": A.copy()}, outputs=[output, output])
+    x, gy, h = X.copy(), expected.copy(), X.copy()
+    results = found(x)
+    gradients = found.backward(x, gy, gy)
+    tangents = found.jvp(x, tangents={"x": h, "w": A.copy()})
+    seconds = found.double_backward(x, gy, gy, cotangents={"x": h, "w": A.copy()})
+    every = [*results, *gradients.values(), *tangents, *seconds.values()]
+    for array in every:
+        assert array.flags.carray
+        array += 1
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(found.parameters["w"], A)
+    np.testing.assert_array_equal(gy, expected)
+    np.testing.assert_array_equal(h, X)
+    np.testing.assert_array_equal(results[0], expected + 1)
+
+
 def test_training_in_place():
     found = mlp()
     before = found(SQUARE, X)[0]
