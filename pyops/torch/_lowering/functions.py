@@ -18,6 +18,7 @@ from ...models._calls import GRAPH, INDEX, REAL, Scalar
 from ...ops.elementwise import ARITY
 from ..nn._dimenet import product, swish
 from ..nn._reductions import EXTREMES
+from .blocks import PACKED
 from .builder import Builder, Ref, UnsupportedError
 
 if TYPE_CHECKING:
@@ -479,11 +480,15 @@ def by_identity() -> dict[Function, Function]:
     them in their modules.
     """
     names = {"add": "sum", "mean": "mean", "max": "max"}
-    return _BY_IDENTITY | {
-        getattr(module, f"global_{name}_pool"): _pool(own)
-        for module in geometric()
-        for name, own in names.items()
-    }
+    return (
+        _BY_IDENTITY
+        | PACKED
+        | {
+            getattr(module, f"global_{name}_pool"): _pool(own)
+            for module in geometric()
+            for name, own in names.items()
+        }
+    )
 
 
 def _group_softmax(

@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 import pyops.torch as pt
+from pyops import blocks
 from pyops.torch import nn
 
 from ...models._calls import GRAPH
@@ -92,7 +93,7 @@ class Tracer(fx.Tracer):
         builder.functions = functions.by_identity()
         wrapped = [*functions.OPERATORS, *builder.functions, nn.segment]
         super().__init__(autowrap_modules=(math,), autowrap_functions=tuple(wrapped))
-        self._autowrap_search += [pt, nn, *functions.geometric()]
+        self._autowrap_search += [pt, nn, blocks, *functions.geometric()]
         self.builder = builder
         self.outside = True
         """Whether the code of a model runs, not that of a lowering."""

@@ -554,6 +554,38 @@ def test_arguments_by_name(tmp_path):
         save(Net(), path, {"x": torch.ones(3, 2).double(), "factor": 1.0})
 
 
+class Packed(torch.nn.Module):
+    """Operators on blocks that the model packs."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel, self.norm = network(3, 16), torch.nn.LayerNorm(4)
+        self.source, self.target = (torch.nn.Parameter(draw(2, 2)) for _ in range(2))
+        self.edge, self.basis = network(9, 4), torch.nn.Parameter(draw(4, 3))
+
+    def forward(self, x, graph, features):
+        first, _, last = self.kernel
+        block = pyops.blocks.pack_gno(first.weight, first.bias, last.weight, last.bias)
+        h = pt.gno_conv(graph, x, features, block, hidden=5)
+        scores = pyops.blocks.pack_gat(self.source, a_dst=self.target)
+        h = pt.gat(graph, h, h, scores, heads=2) + x
+        first, _, last = self.edge
+        linears = [first.weight, last.weight], [first.bias, last.bias]
+        norm = self.norm.weight, self.norm.bias
+        block = pyops.blocks.pack_edge_network(*linears, *norm, src_width=4, dst_width=2)
+        h = pt.edge_network(graph, h, block, x[:, :2], features, hidden=5, norm="layer")
+        return pt.ono_encode(h, pyops.blocks.pack_basis(self.basis))
+
+
+def test_packed_parameters(tmp_path):
+    model, path = Packed().double().eval(), tmp_path / "model.safetensors"
+    src, dst = attention_inputs()[1]
+    graph = pt.Graph(src, dst, 7)
+    inputs = draw(7, 4), graph, draw(21, 3)
+    save(model, path, inputs)
+    assert_equal(path, model, inputs)
+
+
 def test_pools(tmp_path):
     """Reductions of the nodes of each graph; other layers are replaced before."""
     geometric = pytest.importorskip("torch_geometric.nn")
