@@ -207,7 +207,7 @@ class Parts:
             if shape is None:
                 found.append(None)
                 continue
-            blocks: Any = [outputs[k] for outputs in made]
+            blocks = [block for outputs in made if (block := outputs[k]) is not None]
             whole = np.zeros(shape, dtype)
             if axis == "num_src" and axis in axes:
                 self._collect(whole, np.concatenate([np.empty((0, *shape[1:]), dtype), *blocks]))
@@ -233,7 +233,7 @@ class Parts:
         """Return the outputs of the edges of this rank, and of replicated arrays."""
         found: list[Values | None] = []
         for k, (name, shape) in enumerate(zip(phase.outputs, shapes, strict=True)):
-            blocks: Any = [outputs[k] for outputs in made]
+            blocks = [block for outputs in made if (block := outputs[k]) is not None]
             if shape is None:
                 found.append(None)
             elif phase.outputs[name][0].text != "num_edges":

@@ -82,19 +82,26 @@ def distances(found, truth):
     """Return the largest scaled difference, and the sum of squares of the scaled differences.
 
     The scale is the largest magnitude of each tensor, at least a hundredth of that of its group:
-    gradients may be 0 but for rounding.
+    gradients may be 0 but for rounding. Equal infinities and two NaN do not differ.
     """
     largest, squares = [0.0], 0.0
     for some, others in zip(found, truth, strict=True):
         assert len(some) == len(others)
-        top = max([float(t.abs().max()) for t in others if t.numel()], default=0.0)
+        top = max(map(magnitude, others), default=0.0)
         for one, other in zip(some, others, strict=True):
             assert one.shape == other.shape
-            if one.numel() and top:
-                difference = (one - other) / max(float(other.abs().max()), top / 100)
+            if one.numel():
+                same = (one == other) | (one.isnan() & other.isnan())
+                scale = max(magnitude(other), top / 100) or 1.0
+                difference = torch.where(same, 0.0, (one - other) / scale).nan_to_num(torch.inf)
                 largest.append(float(difference.abs().max()))
                 squares += float(difference.square().mean())
     return max(largest), squares
+
+
+def magnitude(tensor):
+    """Return the largest finite magnitude."""
+    return float(tensor.abs().nan_to_num(0.0, 0.0).max()) if tensor.numel() else 0.0
 
 
 def check_same(original, drop_in, arguments, order=2, single=True):
