@@ -104,6 +104,12 @@ contains
     call expect(all(abs(w%grad - spread(sum(x%val, 2), 2, 2)) < 1e-5), "gradient of a matrix")
     call model%zero_grad()
     call expect(all(abs(w%grad) <= 0), "zero_grad")
+    x%tangent = 0*x%val + 1
+    w%tangent = 0*w%val + 2
+    call y%jvp()
+    call expect(all(abs(y%tangent - matmul(transpose(w%val), x%tangent) &
+                        - matmul(transpose(w%tangent), x%val)) < 1e-4), "jvp")
+    deallocate (x%tangent, w%tangent)
     y => model%apply(tape, x)
     force => gradient(y, x)
     y => sum(force*force)

@@ -85,7 +85,7 @@ def test_handles(build, wide):
     rng = np.random.default_rng(0)
     weight, bias = rng.random((2, 3), np.float32), rng.random(2, np.float32)
     tensors = {"weight": weight, "bias": bias, "half": np.array([0.5, -2], np.float16)}
-    tensors |= {"bytes": np.array([1, 255], np.uint8)}
+    tensors |= {"bytes": np.array([1, 255], np.uint8), "copy": weight}
     steps = [("h", "linear", {"x": "x", "weight": "weight", "bias": "bias"})]
     steps += [("y", "tanh", {"x": "h"})]
     settings = {"cutoff": 0.30000000000000004, "count": 12, "flag": True, "text": 'say "é"'}
@@ -95,6 +95,7 @@ def test_handles(build, wide):
         ["weight", "bias"],
         ["y", "h"],
         hyperparameters=settings,
+        tied={"copy": "weight"},
     )
     write(build.folder / "model.safetensors", tensors, made)
     matrix = np.arange(1.0, 7).reshape(2, 3)
@@ -104,6 +105,7 @@ def test_handles(build, wide):
     build.run(PROGRAMS / "listening.f90", HERE / "handles.f90", flags=flags)
     saved = read(build.folder / "saved.safetensors")
     assert np.array_equal(saved["weight"], weight + 1)
+    assert np.array_equal(saved["copy"], weight + 1)
     assert np.array_equal(saved["bias"], bias)
     first = (build.folder / "model.safetensors").read_bytes()
     again = (build.folder / "saved.safetensors").read_bytes()
