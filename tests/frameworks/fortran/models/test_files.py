@@ -235,6 +235,11 @@ def test_malformed_programs(build, tmp_path):
     write(files[-1], small_model()[0])
     reason = "expected a program, the entry pyops.model of the metadata"
     expected.append(f"7 load: {shown(files[-1])}: {reason}")
+    files.append(tmp_path / "mixed.safetensors")
+    tensors, made = small_model()
+    write(files[-1], tensors | {"b": tensors["b"].astype(float)}, made)
+    reason = "expected tensors of one precision, got float32 and float64"
+    expected.append(f"7 load: {shown(files[-1])}: {reason}")
     files.append(tmp_path / "good.safetensors")
     write(files[-1], *small_model())
     expected.append("0")
