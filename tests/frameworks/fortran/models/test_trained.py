@@ -11,7 +11,6 @@ torch = pytest.importorskip("torch")
 models = pytest.importorskip("pyops.models")
 
 from pyops.models._calls import CALLS  # noqa: E402
-
 from pyops.torch import nn, radius_graph  # noqa: E402
 
 from .... import ROOT  # noqa: E402
@@ -72,6 +71,12 @@ def attention(dtype):
     return Attention(), inputs | {"edge_attr": torch.rand(40, 3, dtype=dtype)}
 
 
+def molecules(dtype):
+    """Return atomic numbers, positions and molecules of atoms."""
+    inputs = {"z": torch.randint(1, 9, (12,)), "pos": 4 * torch.rand(12, 3, dtype=dtype)}
+    return inputs | {"batch": torch.tensor([0] * 7 + [1] * 5)}
+
+
 def dimenet(dtype):
     net = nn.DimeNetPlusPlus(
         16,
@@ -85,8 +90,11 @@ def dimenet(dtype):
         cutoff=CUTOFF,
         output_initializer="glorot_orthogonal",
     )
-    inputs = {"z": torch.randint(1, 9, (12,)), "pos": 4 * torch.rand(12, 3, dtype=dtype)}
-    return net, inputs | {"batch": torch.tensor([0] * 7 + [1] * 5)}
+    return net, molecules(dtype)
+
+
+def schnet(dtype):
+    return nn.SchNet(16, 8, 2, 6, cutoff=CUTOFF), molecules(dtype)
 
 
 def trained(make, dtype):
@@ -128,7 +136,7 @@ def test_calls():
 
 
 @pytest.mark.parametrize("variant", ["r8", "r4"])
-@pytest.mark.parametrize("make", [mlp, darcy, attention, dimenet])
+@pytest.mark.parametrize("make", [mlp, darcy, attention, dimenet, schnet])
 def test_network(build, sources, tmp_path, make, variant):
     dtype, tolerance = DTYPES[variant]
     net, inputs = trained(make, dtype)
@@ -146,7 +154,7 @@ def test_network(build, sources, tmp_path, make, variant):
     if graph:
         tensors |= {"graph:edge_index": inputs[graph].numpy()}
         tensors |= {"sizes:edge_index": np.array([nodes, nodes])}
-    if make is dimenet:
+    if "pos" in inputs:
         pairs, *_ = radius_graph(inputs["pos"].detach(), CUTOFF, batch=inputs["batch"])
         tensors |= {"graph:graph": np.stack([pairs.src, pairs.dst]).astype(np.int64)}
         tensors |= {"sizes:graph": np.array([nodes, nodes])}
