@@ -188,3 +188,22 @@ def test_forces(build, tmp_path):
     used = {n for n, g in expected.items() if g.any()}
     assert {"energy", "force", *used} <= found.keys()
     assert max(map(float, found.values())) <= 1e-11, found
+
+
+def test_dynamics(build, tmp_path, monkeypatch):
+    """The example moves a crystal as ASE does."""
+    pytest.importorskip("ase")
+    pytest.importorskip("safetensors")
+    folder = ROOT / "examples" / "fortran"
+    monkeypatch.syspath_prepend(folder)
+    import dynamics
+
+    torch.manual_seed(0)
+    net, atoms = nn.SchNet(8, 8, 2, 8, 4.0, max_num_neighbors=None), dynamics.crystal()
+    net = net.double().eval()
+    files = dynamics.write(tmp_path, net, atoms)
+    output = command(build.link(folder / "dynamics.f90"), *files, "40")
+    found = np.array([line.split() for line in output.splitlines()], float)
+    expected = dynamics.in_python(net, atoms, 40)
+    np.testing.assert_allclose(found[:, :2], expected[:, :2], rtol=0, atol=0.06)  # as printed
+    np.testing.assert_allclose(found[:, 2:], expected[:, 2:], rtol=0, atol=1e-8)
