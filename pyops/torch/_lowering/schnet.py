@@ -43,7 +43,7 @@ def _schnet(
     out = _by_molecule(builder, h, batch)
     if model.readout == "mean":
         counts = _by_molecule(builder, builder.column(builder.full(h, 1.0)), batch)
-        out = builder.divide(out, counts)
+        out = builder.divide(out, builder.binary("maximum", counts, 1.0))
     if model.dipole:
         out = builder.column(_norm(builder, out))
     return out if model.scale is None else builder.multiply(out, model.scale)
