@@ -61,7 +61,7 @@ def lower(
     builder = _builder(model, named.values())
     arguments = [_example(builder, name, value) for name, value in named.items()]
     with torch.no_grad():
-        expected = model(*named.values())
+        expected = model(*map(_copied, named.values()))
     outputs = _outputs(_traced(builder, arguments))
     given = {
         name: scalar(f"{_CALLER}: hyperparameters: {name}", value)
@@ -165,6 +165,13 @@ def _example(builder: Builder, name: str, value: object) -> object:
     if array.dtype != builder.dtype:
         raise TypeError(f"{label}: expected {builder.dtype} like the model, got {array.dtype}")
     return builder.add_input(name, array)
+
+
+def _copied(value: object) -> object:
+    """Return a copy of tensors, which the model may change in place."""
+    if isinstance(value, tuple):
+        return tuple(map(_copied, value))
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _outputs(results: object) -> list[Ref]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Lowering: TypeAlias = Callable[..., "object"]
 Own = TypeVar("Own", bound=Lowering)
+_VIEWS = "reshape", "slice", "transpose"
 MODULES: dict[type[torch.nn.Module], Lowering] = {}
 """How a module is written: a function of the builder, the module and the arguments of its call."""
 
@@ -106,6 +107,7 @@ class Builder:
         self._known: dict[object, Ref] = {}
         self._searched: dict[object, dict[str, Ref]] = {}
         self.examples: list[Example] = []
+        self._views: dict[str, str] = {}
         self._ends: dict[str, tuple[str, str]] = {}
         self.hyperparameters: dict[str, Scalar] = {}
 
@@ -150,6 +152,10 @@ class Builder:
             graph = self._others[ref.name]
             assert isinstance(graph, Graph)
             self._others[ref.name] = Graph(graph.src, graph.dst, num_src, num_dst)
+
+    def set_ends(self, ref: Ref, sources: Ref, destinations: Ref) -> None:
+        """Set values with a row for each node of a graph."""
+        self._ends.setdefault(ref.name, (sources.name, destinations.name))
 
     def add_searched(
         self,
@@ -256,8 +262,17 @@ class Builder:
         CALLS[call].check(call, step.graph, names, settings, kinds)
         run(step, "example", self._tape, self._reals, self._others)
         self.steps.append(step)
+        if call in _VIEWS:
+            self._views[result] = names["x"]
         self._known[key] = self._ref(result)
         return self._known[key]
+
+    def memory(self, ref: Ref) -> str:
+        """Return the name of the value whose memory a value shares in torch."""
+        name = ref.name
+        while name in self._views:
+            name = self._views[name]
+        return name
 
     def _ref(self, name: str) -> Ref:
         if name in self._reals:

@@ -68,6 +68,7 @@ class LayerEdges:
         given = as_graph(edge_index)
         if ends[1] is not None:
             builder.set_sizes(given, ends[0].shape[0], ends[1].shape[0])
+            builder.set_ends(given, ends[0], ends[1])
         directed = given
         if layer.flow != FLOWS[0]:
             directed = builder.step("reverse", graph=given)

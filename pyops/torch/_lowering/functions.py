@@ -152,6 +152,8 @@ def _gelu(builder: Builder, x: Ref, *, approximate: str = "none") -> Ref:
 
 def _softplus(builder: Builder, x: Ref, beta: float = 1.0, threshold: float = 20.0) -> Ref:
     """Write a softplus; above the threshold torch rounds it to x, by less than 3e-9."""
+    if threshold < 20:
+        raise UnsupportedError(f"softplus: threshold: expected 20 or more, got {threshold}")
     if beta != 1:
         x = builder.multiply(x, beta)
     y = builder.unary("softplus", x)
@@ -335,7 +337,9 @@ def _picked(builder: Builder, x: Ref, axis: int, place: object) -> Ref:
             raise UnsupportedError(f"expected numbers in a slice, got {place!r:.60}")
         if axis == 0 and any(end is not None and end < 0 for end in ends):
             raise UnsupportedError(f"expected rows counted from the first, got {place!r:.60}")
-        start, stop, _ = place.indices(x.shape[axis])
+        start, stop = place.start or 0, place.stop
+        if axis == 1:
+            start, stop, _ = place.indices(x.columns)
         if (start, place.stop) == (0, None):
             return x
         options = {"axis": axis, "start": start, "stop": None if place.stop is None else stop}
@@ -354,9 +358,20 @@ def _embedding(
     index: Ref,
     weight: Ref,
     padding_idx: int | None = None,
-    *_: object,
-    **__: object,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Ref:
+    if max_norm is not None or scale_grad_by_freq:
+        raise UnsupportedError("embedding: expected no max_norm and no scale_grad_by_freq")
+    if padding_idx is not None:
+        place = padding_idx % weight.shape[0]
+        if builder.array(weight)[place].any():
+            raise UnsupportedError("embedding: padding_idx: expected a row of zeros")
+        kept = tuple(float(row != place) for row in range(weight.shape[0]))
+        factor = builder.column(builder.step("constant", {}, {"values": kept}))
+        weight = builder.multiply(weight, factor)
     return builder.step("gather", {"x": weight, "index": index})
 
 

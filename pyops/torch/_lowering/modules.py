@@ -95,7 +95,7 @@ def _batch_norm(builder: Builder, module: torch.nn.BatchNorm1d, x: Ref) -> Ref:
 
 
 @lowering(torch.nn.Embedding)
-def _embedding(builder: Builder, module: torch.nn.Embedding, index: Ref) -> Ref:
-    if module.max_norm is not None:
-        raise UnsupportedError(f"max_norm: expected None, got {module.max_norm}")
-    return builder.step("gather", {"x": builder.parameter(module.weight), "index": index})
+def _embedding(builder: Builder, module: torch.nn.Embedding, index: Ref) -> object:
+    weight = builder.parameter(module.weight)
+    options = module.padding_idx, module.max_norm, module.norm_type, module.scale_grad_by_freq
+    return functions.lowered(builder, "embedding", index, weight, *options)

@@ -19,7 +19,7 @@ from . import functions
 from .builder import MODULES, Builder, Ref, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
 _MODULES = torch.nn.Linear
@@ -58,6 +58,11 @@ class Traced(fx.Proxy):
         self.ref = ref
         self.values = tracer
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """Type for `isinstance` in the code of a model."""
+        return type(self) if self.ref.kind == GRAPH else torch.Tensor
+
     def __getattr__(self, name: str) -> fx.proxy.Attribute:
         ref = self.ref
         shape = (Rows(ref), *ref.shape[1:]) if ref.shape else ()
@@ -68,6 +73,7 @@ class Traced(fx.Proxy):
             "device": lambda: torch.device("cpu"),
             "requires_grad": lambda: False,
             "is_cpu": lambda: True,
+            "_is_param": lambda: False,
             "T": lambda: self._method("t"),
         }
         if name in known and ref.kind != GRAPH:
@@ -98,12 +104,15 @@ class Tracer(fx.Tracer):
         self.outside = True
         """Whether the code of a model runs, not that of a lowering."""
         self.results: object = None
+        self.overwritten: set[str] = set()
+        """Values that a call has changed in place, so that nothing else may use them."""
         builder.call = self.apply
 
     def run(self, arguments: Sequence[object]) -> object:
         """Return the results of the model for values by position."""
         self.arguments = arguments
-        self.trace(self.builder.model)
+        with torch.enable_grad():
+            self.trace(self.builder.model)
         return self.results
 
     def create_args_for_root(
@@ -162,8 +171,12 @@ class Tracer(fx.Tracer):
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> object:
+        if not torch.is_grad_enabled():
+            raise UnsupportedError("expected no torch.no_grad, which programs do not have")
         given = cast("tuple[object, ...]", _mapped(args, self._ref))
         named = cast("dict[str, object]", _mapped(kwargs, self._ref))
+        if _is_in_place(target, named) and isinstance(given[0], Ref):
+            self.overwritten.add(self.builder.memory(given[0]))
         outside, self.outside = self.outside, False
         try:
             found = function(self.builder, target, *given, **named)
@@ -188,7 +201,7 @@ class Tracer(fx.Tracer):
 
     def getattr(self, attr: str, attr_val: object, parameter_proxy_cache: object) -> object:
         """Return a value for a parameter or a buffer."""
-        if self.outside and isinstance(attr_val, torch.Tensor):
+        if isinstance(attr_val, torch.Tensor) and not isinstance(attr_val, Traced) and self.outside:
             return self._wrapped(self.builder.parameter(attr_val))
         return attr_val
 
@@ -211,12 +224,23 @@ class Tracer(fx.Tracer):
 
     def _ref(self, value: object) -> object:
         if isinstance(value, Traced):
+            if self.builder.memory(value.ref) in self.overwritten:
+                raise UnsupportedError("expected no further use of a value that a call with "
+                                       "inplace=True has changed")  # fmt: skip
             return value.ref
         if isinstance(value, torch.Tensor):
             return self.builder.parameter(value)
         if isinstance(value, fx.Proxy):
             raise UnsupportedError(f"expected no use of {value!r:.60}")
         return value
+
+
+def _is_in_place(target: object, named: Mapping[str, object]) -> bool:
+    """Return whether a call overwrites its first argument; dropout in evaluation does not."""
+    if isinstance(target, torch.nn.Module):
+        return bool(getattr(target, "inplace", False)) and not hasattr(target, "p")
+    name = getattr(target, "__name__", "")
+    return bool(named.get("inplace", False)) and "dropout" not in name
 
 
 def _is_unchanged(module: torch.nn.Module) -> bool:
