@@ -18,6 +18,7 @@ from ...models._interpreter import run
 from ...models._model import dtype_of, seen
 from ...models._program import Input, Program, Step, check
 from ...models._tape import Node, Tape
+from ...ops.elementwise import REDUCTIONS
 from .graph_sizes import sizes_of_graphs
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Lowering: TypeAlias = Callable[..., "object"]
 Own = TypeVar("Own", bound=Lowering)
+_ROWS = "index", "like", "num_src", "num_dst"
 _VIEWS = "reshape", "slice", "transpose"
 MODULES: dict[type[torch.nn.Module], Lowering] = {}
 """How a module is written: a function of the builder, the module and the arguments of its call."""
@@ -108,6 +110,8 @@ class Builder:
         self._searched: dict[object, dict[str, Ref]] = {}
         self.examples: list[Example] = []
         self._views: dict[str, str] = {}
+        self._varying: dict[str, tuple[bool, bool]] = {}
+        """Whether rows and columns of real values depend on the sizes of the inputs."""
         self._ends: dict[str, tuple[str, str]] = {}
         self.hyperparameters: dict[str, Scalar] = {}
 
@@ -262,10 +266,50 @@ class Builder:
         CALLS[call].check(call, step.graph, names, settings, kinds)
         run(step, "example", self._tape, self._reals, self._others)
         self.steps.append(step)
+        self._varying[result] = self._varies(step)
         if call in _VIEWS:
             self._views[result] = names["x"]
         self._known[key] = self._ref(result)
         return self._known[key]
+
+    def has_fixed_columns(self, ref: Ref) -> bool:
+        """Return whether the columns of a value do not depend on the sizes of the inputs."""
+        return ref.axes < 2 or not self._varying.get(ref.name, (True, False))[1]
+
+    def _varies(self, step: Step) -> tuple[bool, bool]:
+        """Return whether the rows and the columns of a result depend on sizes of inputs."""
+        given = {}
+        for name, value in step.inputs.items():
+            held = (value not in self.tensors, False)
+            rows, columns = self._varying.get(value, held)
+            is_vector = value in self._reals and self._reals[value].value.ndim == 1
+            given[name] = (rows, columns or (is_vector and rows))
+        rows, columns = (any(one[place] for one in given.values()) for place in (0, 1))
+        options, axis = step.options, step.options.get("axis")
+        if step.graph or step.call in ("gather", "scatter_sum", "full"):
+            held = (given.get(name, (False, False))[1] for name in given if name not in _ROWS)
+            return True, any(held) and step.call != "full"
+        if step.call == "transpose":
+            return columns, rows
+        if step.call in ("matmul", "linear"):
+            first, second = list(given.values())[:2]
+            return first[0], second[1] if step.call == "matmul" else second[0]
+        if step.call == "reshape":
+            shape = options["shape"]
+            assert isinstance(shape, tuple)
+            varies = rows or columns
+            return varies and shape[0] == -1, varies and shape[-1] == -1 and len(shape) == 2
+        if step.call == "concat" and axis == 0:
+            matrix = self._reals[step.result].value.ndim == 2
+            return rows, columns and matrix
+        if step.call == "slice" and axis != 0 and options.get("stop") is not None:
+            return rows, False
+        if step.call in REDUCTIONS and axis is not None:
+            matrix = self._reals[step.inputs["x"]].value.ndim == 2
+            if axis == 0 and matrix:
+                return (False, columns) if options.get("keepdims") else (columns, False)
+            return rows, False
+        return rows, columns
 
     def memory(self, ref: Ref) -> str:
         """Return the name of the value whose memory a value shares in torch."""

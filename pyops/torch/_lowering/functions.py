@@ -325,8 +325,7 @@ def _picked(builder: Builder, x: Ref, axis: int, place: object) -> Ref:
     if isinstance(place, Ref) and place.kind == INDEX and axis == 0:
         return builder.step("gather", {"x": x, "index": place})
     if isinstance(place, int):
-        length = x.shape[axis]
-        start = place % length if axis else place
+        start = place % _fixed_columns(builder, x) if axis and place < 0 else place
         if start < 0:
             raise UnsupportedError(f"expected a row counted from the first, got {place}")
         options: dict[str, Scalar] = {"axis": axis, "start": start, "stop": start + 1}
@@ -338,13 +337,21 @@ def _picked(builder: Builder, x: Ref, axis: int, place: object) -> Ref:
         if axis == 0 and any(end is not None and end < 0 for end in ends):
             raise UnsupportedError(f"expected rows counted from the first, got {place!r:.60}")
         start, stop = place.start or 0, place.stop
-        if axis == 1:
+        if axis == 1 and (start < 0 or stop is not None):
+            _fixed_columns(builder, x)
             start, stop, _ = place.indices(x.columns)
         if (start, place.stop) == (0, None):
             return x
         options = {"axis": axis, "start": start, "stop": None if place.stop is None else stop}
         return builder.step("slice", {"x": x}, options)
     raise UnsupportedError(f"expected slices, integers and indices of rows, got {place!r:.60}")
+
+
+def _fixed_columns(builder: Builder, x: Ref) -> int:
+    """Return the columns of a matrix, which may not depend on the sizes of inputs."""
+    if not builder.has_fixed_columns(x):
+        raise UnsupportedError("expected columns whose number does not depend on that of rows")
+    return x.columns
 
 
 def _index_select(builder: Builder, x: Ref, dim: int, index: Ref) -> Ref:
@@ -400,7 +407,7 @@ def normalized(builder: Builder, x: Ref, p: float = 2.0, dim: int = 1, eps: floa
 
 def _full_like(value: float) -> Function:
     def lower(builder: Builder, x: Ref, **_: object) -> Ref:
-        return builder.full(x, value, x.columns if x.axes == 2 else None)
+        return builder.full(x, value, _fixed_columns(builder, x) if x.axes == 2 else None)
 
     return lower
 
@@ -413,7 +420,7 @@ def _chunks(builder: Builder, x: Ref, count: int, dim: int = 0) -> list[Ref]:
 def _split(builder: Builder, x: Ref, sizes: int | Sequence[int], dim: int = 0) -> list[Ref]:
     if dim % x.axes != 1:
         raise UnsupportedError(f"split: expected dimension 1, got {dim}")
-    columns = x.columns
+    columns = _fixed_columns(builder, x)
     if isinstance(sizes, int):
         sizes = [min(sizes, columns - start) for start in range(0, columns, sizes)]
     parts, start = [], 0
@@ -424,9 +431,11 @@ def _split(builder: Builder, x: Ref, sizes: int | Sequence[int], dim: int = 0) -
 
 
 def _size(builder: Builder, x: Ref, dim: int | None = None) -> object:
-    from .tracing import Rows
+    from .tracing import Rows, Unknown
 
-    shape: tuple[int | Rows, ...] = (Rows(x), *x.shape[1:])
+    shape: tuple[int | Unknown, ...] = (Rows(x), *x.shape[1:])
+    if not builder.has_fixed_columns(x):
+        shape = Rows(x), Unknown(x)
     return shape if dim is None else shape[dim]
 
 

@@ -34,8 +34,8 @@ class _Place:
         self.meta: dict[str, object] = {}
 
 
-class Rows:
-    """Number of rows of a value, which is not known before the model is called."""
+class Unknown:
+    """Number of rows or columns of a value, which is not known before the model is called."""
 
     def __init__(self, ref: Ref) -> None:
         self.ref = ref
@@ -48,6 +48,10 @@ class Rows:
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _unknown
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = _unknown
     __hash__ = None  # type: ignore[assignment]
+
+
+class Rows(Unknown):
+    """Number of rows of a value."""
 
 
 class Traced(fx.Proxy):
@@ -65,7 +69,10 @@ class Traced(fx.Proxy):
 
     def __getattr__(self, name: str) -> fx.proxy.Attribute:
         ref = self.ref
-        shape = (Rows(ref), *ref.shape[1:]) if ref.shape else ()
+        columns = ref.shape[1:]
+        if not self.values.builder.has_fixed_columns(ref):
+            columns = (cast("int", Unknown(ref)),)
+        shape = (Rows(ref), *columns) if ref.shape else ()
         known: dict[str, Callable[[], object]] = {
             "shape": lambda: shape,
             "ndim": lambda: ref.axes,
