@@ -21,17 +21,18 @@ from pyops.torch._lowering import lower  # noqa: E402
 from .layer_cases import CASES, LARGER, SMALLER, case, dimenet, draw, molecule, network  # noqa: E402
 
 functional = torch.nn.functional
+UNKNOWN = "there is no such function"
 REFUSED = {
     "GATConv weights": r"layer \(GATConv\): return_attention_weights: expected None",
     "GATConv max": r"layer \(GATConv\): aggr: expected add, sum or mean, got max",
     "GCNConv mul": r"layer \(GCNConv\): aggr: expected one that commutes with normalisation",
     "RGCNConv rows": "must be Number, not Rows",
-    "NeighborSearch": "data: expected a torch.Tensor",
-    "softmax": "expected a torch.Tensor",
-    "softmax wide": "expected a torch.Tensor",
+    "NeighborSearch": UNKNOWN,
+    "softmax": UNKNOWN,
+    "softmax wide": UNKNOWN,
     "softmax offsets": "softmax: expected an index, and the rows of a tensor as the groups",
-    **{f"scatter{kind}": "expected a torch.Tensor" for kind in ("", " wide", " mean", " max")},
-    **{f"segment{kind}": "expected a torch.Tensor" for kind in ("", " wide", " max")},
+    **{f"scatter{kind}": UNKNOWN for kind in ("", " wide", " mean", " max")},
+    **{f"segment{kind}": UNKNOWN for kind in ("", " wide", " max")},
     **{
         f"IntegralTransform {kind}": "expected the edges that are an input of the model"
         for kind in ("linear", "linear_kernelonly", "nonlinear", "nonlinear_kernelonly")
@@ -243,6 +244,52 @@ def test_refused_modules(name, tmp_path):
     x = x.half() if name == "half" else x if name == "training" else x.float()
     with pytest.raises(NotImplementedError, match=message):
         save(model, tmp_path / "file", x)
+
+
+def without_gradients(m, x, z, i):
+    with torch.no_grad():
+        y = x * m.shift
+    return y + x
+
+
+IGNORED = {
+    "in place": (lambda m, x, z, i: x + functional.relu(x, inplace=True), "further use of a value"),
+    "view": (lambda m, x, z, i: x + functional.relu(x[:, :2], inplace=True).sum(), "further use"),
+    "no_grad": (without_gradients, "expected no torch.no_grad"),
+    "columns": (lambda m, x, z, i: x / x.t().shape[1], "expected real tensors and numbers"),
+    "last column": (lambda m, x, z, i: x + x.t()[:, -1], "columns whose number"),
+    "chunks": (lambda m, x, z, i: x.t().chunk(2, dim=1)[1].sum() + x, "columns whose number"),
+    "too many rows": (lambda m, x, z, i: x[:1000].sum(0), "expected 0 to 9 in order"),
+    "softplus": (lambda m, x, z, i: functional.softplus(x, 1.0, 2.0), "threshold: expected 20"),
+}
+"""Functions of programs that would equal the model for the example alone."""
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_what_examples_hide_is_refused(name, tmp_path):
+    function, message = IGNORED[name]
+    with pytest.raises(NotImplementedError, match=message):
+        save(Function(function).double(), tmp_path / "file", values(9))
+
+
+def test_padding_has_no_gradient(tmp_path):
+    model = torch.nn.Embedding(5, 3, padding_idx=1).double()
+    z = torch.tensor([0, 1, 1, 4])
+    save(model, tmp_path / "file", z)
+    assert_equal(tmp_path / "file", model, (z,), 1e-12)
+    model = torch.nn.Embedding(5, 3, scale_grad_by_freq=True)
+    with pytest.raises(NotImplementedError, match="expected no max_norm"):
+        save(model, tmp_path / "file", z)
+
+
+def test_isinstance_of_tensors(tmp_path):
+    def weighted(m, x, z, i):
+        return x * m.shift if isinstance(x, torch.Tensor) and torch.is_tensor(z) else x
+
+    model = Function(weighted).double()
+    torch.nn.init.ones_(model.shift)
+    save(model, tmp_path / "file", values(9))
+    assert [step.call for step in load(tmp_path / "file")._program.steps] == ["multiply"]
 
 
 def test_hooks_are_refused(tmp_path):
