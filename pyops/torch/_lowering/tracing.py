@@ -81,6 +81,7 @@ class Traced(fx.Proxy):
             "requires_grad": lambda: False,
             "is_cpu": lambda: True,
             "_is_param": lambda: False,
+            "_is_buffer": lambda: False,
             "T": lambda: self._method("t"),
         }
         if name in known and ref.kind != GRAPH:

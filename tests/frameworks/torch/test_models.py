@@ -284,6 +284,7 @@ def test_padding_has_no_gradient(tmp_path):
 
 def test_isinstance_of_tensors(tmp_path):
     def weighted(m, x, z, i):
+        m.kept = x  # asks whether it is a parameter or a buffer
         return x * m.shift if isinstance(x, torch.Tensor) and torch.is_tensor(z) else x
 
     model = Function(weighted).double()
