@@ -85,7 +85,8 @@ def energy_forces_stress(
 
 
 def _with_gradient(leaf: Tensor) -> Tensor:
-    return leaf if leaf.requires_grad else leaf.detach().requires_grad_()
+    """Return a tensor for partial derivatives: others may be computed from `leaf`."""
+    return leaf.view_as(leaf) if leaf.requires_grad else leaf.detach().requires_grad_()
 
 
 def _one_for_each(cell: Tensor, batch: Tensor) -> Tensor:

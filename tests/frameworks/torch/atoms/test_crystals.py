@@ -29,6 +29,18 @@ def test_supercell(name, along):
 
 
 @EACH
+def test_positions_that_depend_on_the_cell(name):
+    """The derivative by the cell is that at fixed positions, so no part of the stress is twice."""
+    potential = model(name)
+    z, pos, batch, cell = batched(crystal())[:4]
+    wanted = energy_forces_stress(potential, z, pos, batch, cell)
+    fractions, cell = pos @ torch.linalg.inv(cell[0]), cell.clone().requires_grad_()
+    found = energy_forces_stress(potential, z, fractions @ cell[0], batch, cell)
+    assert_close(found.stress, wanted.stress)
+    assert_close(found.forces, wanted.forces)
+
+
+@EACH
 def test_supercell_in_single_precision(name):
     potential = model(name).float()
     z, pos, cell = crystal()
