@@ -136,15 +136,18 @@ def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
         return segment(src.float(), ptr, reduce).to(src.dtype)
     ptr = check_offsets(f"{name}: ptr", ptr, count)
     groups = ptr.shape[0] - 1
-    if reduce in EXTREMES and not is_exporting():
+    tracked = tracks_derivatives((src,))  # of which torch has first ones, wrong among ties
+    if reduce in EXTREMES and src.is_floating_point() and not (is_exporting() or tracked):
         found = torch._segment_reduce(src, EXTREMES[reduce], offsets=ptr)
         empty = (ptr.diff() == 0).view(-1, *[1] * (src.dim() - 1))
         return torch.where(empty, 0, found)
     if not is_by_torch("aggregate", src, 0, ptr):
         return aggregated(by_offsets(ptr, count), src, groups, reduce)
-    if src.dtype in DTYPES and not is_tracing(ptr) and not tracks_derivatives((src,)):
+    by_segments = reduce in SUMS and src.dtype in DTYPES
+    if by_segments and not is_tracing(ptr) and not tracked:
         return torch._segment_reduce(src, SUMS[reduce], offsets=ptr, initial=0)
-    total = reduced_by_torch(name, src, rows_of(ptr, count).long(), 0, groups, "sum")
+    operation = reduce if reduce in EXTREMES else "sum"
+    total = reduced_by_torch(name, src, rows_of(ptr, count).long(), 0, groups, operation)
     if reduce != "mean":
         return total
     return total / ptr.diff().clamp(min=1).view(-1, *[1] * (src.dim() - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -13,7 +14,7 @@ from ..._call.indices import check_bounds
 from .._call import DTYPES, is_exporting, is_tracing
 from .._graph import TracedGraph
 from .._host import array_of, is_mapped, on_host
-from .._phase import is_transformed
+from .._phase import is_transformed, tracks_derivatives
 from ._edges.cache import cached
 from ._edges.edge_index import rows_of
 from ._edges.routes import is_packed
@@ -97,8 +98,14 @@ def reduced_by_torch(
             counts = _add(src.new_zeros(groups), 0, index, ones).clamp(min=1)
             return total / (counts if len(shape) == 1 else counts.view(along))
         if reduce in EXTREMES:
-            zeros = src.new_zeros(shape)
-            return zeros.scatter_reduce(dim, positions, src, EXTREMES[reduce], include_self=False)
+            tracked = src.is_floating_point() and tracks_derivatives((src,))
+            # torch gives a share of the gradient to initial elements that equal the result
+            first = src.new_full(shape, math.nan) if tracked else src.new_zeros(shape)
+            found = first.scatter_reduce(dim, positions, src, EXTREMES[reduce], include_self=False)
+            if not tracked:
+                return found
+            empty = index.new_ones(groups).scatter(0, index, 0).bool()
+            return found.masked_fill(empty if len(shape) == 1 else empty.view(along), 0)
         if reduce == "mul":
             return src.new_ones(shape).scatter_reduce(dim, positions, src, "prod")
         return src.new_zeros(shape).scatter(dim, positions, src)

@@ -49,15 +49,48 @@ def test_scatter_along_other_dimensions(reduce, dim):
 
 @pytest.mark.parametrize("reduce", ["max", "min"])
 def test_equal_elements_share_the_gradient(reduce):
-    src = torch.tensor([1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 0.0]).double()
+    src = torch.tensor([1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 0.5]).double()  # torch errs at 0
     check(nn.scatter, pyg.scatter, src[:, None] + torch.arange(9), INDEX, 0, None, reduce)
-    check(nn.scatter, pyg.scatter, draw(7, 9).relu(), INDEX, 0, None, reduce)
     check(nn.scatter, pyg.scatter, src, INDEX, 0, None, reduce)
     shares = []
     for function in (nn.segment, pyg.segment):  # torch splits positive gradients only among ties
         leaf = src.clone().requires_grad_()
         shares += torch.autograd.grad(function(leaf, PTR, reduce).sum(), leaf)
     assert torch.equal(*shares)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("columns", [(), (3,), (9,)])
+def test_extremes_that_are_zero_have_whole_gradients(sign, columns):
+    rows = torch.tensor([0.0, -1.0, 2.0, 2.0, 0.0, -3.0, 0.0], dtype=torch.float64)
+    shares = torch.tensor([1.0, 0.0, 0.5, 0.5, 0.0, 0.0, 1.0], dtype=torch.float64)
+    rows, shares = (t.view(-1, *[1] * len(columns)).expand(7, *columns) for t in (rows, shares))
+    index, groups = torch.tensor([0, 0, 2, 2, 2, 3, 3]), 4
+    functions = (
+        lambda src: nn.scatter(src, index, 0, groups, "max"),
+        lambda src: -nn.scatter(-src, index, 0, groups, "min"),
+        lambda src: nn.segment(src, PTR, "max"),
+        lambda src: -nn.segment(-src, PTR, "min"),
+    )
+    for function in functions:
+        leaf = rows.clone().requires_grad_()
+        found = function(leaf)
+        assert torch.equal(found[1], torch.zeros_like(found[1]))
+        (gradient,) = torch.autograd.grad(found, leaf, torch.full_like(found, sign))
+        assert torch.equal(gradient, sign * shares)
+
+
+@pytest.mark.parametrize("columns", [(), (9,)])
+def test_second_derivatives_of_extremes(columns):
+    src = draw(7, *columns).double().requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x: nn.segment(x, PTR, "max") ** 2, src)
+    assert torch.autograd.gradgradcheck(lambda x: nn.scatter(x, INDEX, 0, None, "max") ** 2, src)
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_segment_of_integers(reduce):
+    src, index = torch.arange(7), torch.tensor([0, 0, 2, 2, 2, 3, 3])
+    assert torch.equal(nn.segment(src, PTR, reduce), nn.scatter(src, index, 0, 4, reduce))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
