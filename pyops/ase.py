@@ -78,7 +78,8 @@ class Calculator(ase.calculators.calculator.Calculator):
         if dtype not in (None, torch.float32, torch.float64):
             raise ValueError(f"{caller}: dtype: expected float32 or float64, got {dtype}")
         found = _floating(model)
-        self._dtype = dtype or (torch.float64 if found is None else found.dtype)
+        own = torch.float64 if found is None else found.dtype
+        self._dtype = dtype or (own if own in (torch.float32, torch.float64) else torch.float32)
         self._device = torch.device("cpu") if found is None else found.device
         self._model = _for_evaluation(model, self._dtype)
         self._atom_energies = _by_number(f"{caller}: atom_energies", atom_energies)

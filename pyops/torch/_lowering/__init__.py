@@ -6,8 +6,9 @@ the steps of its lowering, which are evaluated for the example inputs at once.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,9 +61,10 @@ def lower(
     named = _by_name(model, inputs)
     builder = _builder(model, named.values())
     arguments = [_example(builder, name, value) for name, value in named.items()]
-    with torch.no_grad():
-        expected = model(*map(_copied, named.values()))
-    outputs = _outputs(_traced(builder, arguments))
+    with _unchanged(model):
+        with torch.no_grad():
+            expected = model(*map(_copied, named.values()))
+        outputs = _outputs(_traced(builder, arguments))
     given = {
         name: scalar(f"{_CALLER}: hyperparameters: {name}", value)
         for name, value in (hyperparameters or {}).items()
@@ -73,6 +75,21 @@ def lower(
     lowered = Lowered(program, builder.tensors, examples, builder.dtype)
     _compare(expected, lowered)
     return lowered
+
+
+@contextlib.contextmanager
+def _unchanged(model: torch.nn.Module) -> Iterator[None]:
+    """Restore attributes and buffers that the code of a model sets."""
+    attributes = [(module, dict(vars(module))) for module in model.modules()]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for module, own in attributes:
+            vars(module).clear()
+            vars(module).update(own)
+        for buffer, value in buffers:
+            buffer.copy_(value)
 
 
 def _traced(builder: Builder, arguments: Sequence[object]) -> object:

@@ -95,7 +95,7 @@ class Builder:
             else:
                 self._keys[id(tensor)] = key
         self._held = list(state.values())  # so that no other tensor gets their ids
-        trained = {id(tensor) for tensor in model.parameters()}
+        trained = {id(t) for t in model.parameters() if t.requires_grad}
         self.parameters = [key for key, t in state.items() if id(t) in trained]
         self.parameters = [key for key in self.parameters if key not in self.tied]
         reals = [array for array in self.tensors.values() if array.dtype.char in "fd"]

@@ -137,7 +137,8 @@ def by_layer(
         return reduced(builder, layer.aggr, graph, x, edge, weight)
     found = _as_reduction(layer.aggr_module)
     if found is None:
-        raise UnsupportedError(f"aggr: expected one of {', '.join(REDUCE)}, got {layer.aggr}")
+        known = "sum, mean, max, min, softmax or var"
+        raise UnsupportedError(f"aggr: expected {known}, got {layer.aggr}")
     options: dict[str, Scalar] = {"reduce": found[0]}
     if found[0] == "softmax":
         options["temperature"] = found[1]

@@ -85,6 +85,9 @@ class AtomsDataset(Dataset[AtomsBatch]):
             names[key] = name
         self.dtype = dtype
         given = _structures(source)
+        for name in (keys or {}).values():
+            if not any(name in {*a.info, *a.arrays, *_results(a)} for a in given):
+                raise ValueError(f"{CALLER}: keys: expected {name!r} in a structure, got it in none")
         self._labels = [_labels(number, one, names) for number, one in enumerate(given)]
         self._atoms = [one.copy() for one in given]  # without calculators
 
@@ -212,14 +215,21 @@ def _structures(source: object) -> list[Atoms]:
     return found
 
 
+def _results(atoms: Atoms) -> dict[str, object]:
+    """Return what the calculator of a structure has computed."""
+    found = getattr(atoms.calc, "results", {})
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def _labels(number: int, atoms: Atoms, names: Mapping[str, str]) -> _Labels:
     """Return the labels of a structure, NaN if they are missing."""
-    if atoms.calc is not None and atoms.calc.check_state(atoms):
+    results = _results(atoms)
+    if results and atoms.calc.check_state(atoms):
         raise ValueError(
             f"{CALLER}: source: expected results of the calculator for the atoms as they are, got "
             f"those of others in structure {number}"
         )
-    stored = {**atoms.info, **atoms.arrays, **getattr(atoms.calc, "results", {})}
+    stored = {**atoms.info, **atoms.arrays, **results}
     given = {key: stored.get(name) for key, name in names.items()}
     shapes = {"energy": (), "forces": (len(atoms), 3), "stress": (3, 3)}
     found: dict[str, Array] = {}

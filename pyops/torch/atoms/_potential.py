@@ -66,10 +66,15 @@ def energy_forces_stress(
     """
     differentiable = torch.is_grad_enabled()
     if batch is None:
+        if cell is not None and cell.dim() == 3 and len(cell) != 1:
+            raise ValueError(
+                "energy_forces_stress: cell: expected that of one graph without a batch, "
+                f"got shape {tuple(cell.shape)}"
+            )
         batch = torch.zeros_like(z)
     with torch.enable_grad():
         pos = _with_gradient(pos)
-        cell = None if cell is None else _with_gradient(_one_for_each(cell, batch))
+        cell = None if cell is None else _with_gradient(_one_for_each(cell.to(pos.dtype), batch))
         given = {name: t for name, t in (("cell", cell), ("pbc", pbc)) if t is not None}
         energy = _checked(model(z, pos, batch, **given), cell).to(pos.dtype)
         leaves = [pos] if cell is None else [pos, cell]

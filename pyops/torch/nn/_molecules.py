@@ -35,6 +35,10 @@ def check_atoms(
         )
     if cell is None and pbc is not None and (is_tracing() or bool(pbc.any())):
         raise ValueError(f"{caller}: pbc: expected a cell beside it, got none")
+    if pbc is not None and pbc.shape[-1:] != (3,):
+        raise ValueError(
+            f"{caller}: pbc: expected shape (3,) or (num_graphs, 3), got {tuple(pbc.shape)}"
+        )
     if cell is not None and not cell.is_floating_point():
         raise TypeError(f"{caller}: cell: expected floating-point numbers, got {cell.dtype}")
 

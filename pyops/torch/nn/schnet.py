@@ -167,8 +167,8 @@ class SchNet(torch.nn.Module):
         z = without_subclass(z)
         batch, cell, pbc = map(without_subclass, (batch, cell, pbc))
         check_atoms("SchNet", z, pos, batch, cell, pbc, self.lin1.weight)
-        batch = torch.zeros_like(z) if batch is None else batch
         edges, lengths, counts = self._edges(pos, batch, cell, pbc)
+        batch = torch.zeros_like(z) if batch is None else batch
         h = self.embedding(z)
         features = self.distance_expansion(lengths)
         for interaction in self.interactions:
@@ -194,7 +194,7 @@ class SchNet(torch.nn.Module):
         return out.to(half)
 
     def _edges(
-        self, pos: Tensor, batch: Tensor, cell: Tensor | None, pbc: Tensor | None
+        self, pos: Tensor, batch: Tensor | None, cell: Tensor | None, pbc: Tensor | None
     ) -> tuple[EdgeIndex, Tensor, Tensor]:
         """Return edges, their lengths and the number of atoms of each molecule."""
         if cell is not None and self.dipole:
@@ -202,6 +202,7 @@ class SchNet(torch.nn.Module):
         if self.interaction_graph is not None:
             if cell is not None:
                 raise ValueError("SchNet: cell: expected None beside an interaction_graph")
+            batch = pos.new_zeros(len(pos), dtype=torch.int64) if batch is None else batch
             ones = torch.ones_like(batch)
             return *self.interaction_graph(pos, batch), scatter(ones, batch)
         near = neighbours("SchNet", pos, batch, self.cutoff, self.max_num_neighbors, cell, pbc)

@@ -71,7 +71,8 @@ def _search(
             f"max_num_neighbors: expected at least {degree}, the most neighbours of an atom within "
             f"the cutoff, got {most}; None takes all of them at any time"
         )
-    per_example = [len(t) for t, n in ((cell, 3), (pbc, 2)) if t is not None and t.ndim == n]
+    pairs = ((cell, 3), (pbc, 2)) if cell is not None else ()
+    per_example = [len(t) for t, n in pairs if t is not None and t.ndim == n]
     least = max(per_example, default=0)
     counts = [len(positions)] if owner is None else np.bincount(owner, minlength=least)
     if cell is None:
