@@ -6,10 +6,9 @@ the steps of its lowering, which are evaluated for the example inputs at once.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -77,7 +76,7 @@ def lower(
     return lowered
 
 
-@contextlib.contextmanager
+@contextmanager
 def _unchanged(model: torch.nn.Module) -> Iterator[None]:
     """Restore attributes and buffers that the code of a model sets."""
     attributes = [(module, dict(vars(module))) for module in model.modules()]
