@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GRAPH_SIZES = "num_src", "num_dst", "num_edges", "num_entries"
-_COUNTS = {*GRAPH_SIZES, "num_samples", "num_types"}
+COUNTS = {*GRAPH_SIZES, "num_samples", "num_types"}
 """Sizes that may be 0; all others are at least 1."""
 
 
@@ -41,7 +41,7 @@ class Size:
             base = self.value({**known, name: 0})
             slope = self.value({**known, name: 1}) - base
         value = (length - base) // slope
-        least = 0 if name in _COUNTS else 1
+        least = 0 if name in COUNTS else 1
         return value if value * slope == length - base and value >= least else None
 
 

@@ -17,6 +17,14 @@ from torch._C._functorch import is_legacy_batchedtensor
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
+from .._schema.dispatch import (
+    KINDS,
+    SIZES,
+    FunctionSchema,
+    function_name,
+    function_schemas,
+    graph_arguments,
+)
 from ._call import (
     HALVES,
     Call,
@@ -39,15 +47,15 @@ if TYPE_CHECKING:
     from .._call.operator import Operator
     from .._call.types import Options, Values
 
+if torch._C._jit_get_schemas_for_operator("pyops::beyond"):
+    raise ImportError(
+        "pyops.torch: expected a process without libpyops_torch, which registers the operators for "
+        "programs without Python"
+    )
 LIBRARY = torch.library.Library("pyops", "DEF")
 SINGLE: dict[str, type[Phase[Tensor]]] = {k.name: k for k in (Value, Tangent, Attention)}
 """Phases with a single result."""
 SEVERAL: dict[str, type[Phase[tuple[Tensor, ...]]]] = {k.name: k for k in (Gradient, Second)}
-KINDS: dict[type | str, str] = {int: "int", str: "str", float: "float", bool: "bool"}
-INDICES = "Tensor src", "Tensor dst", "Tensor? edge_ids"
-SIZES = "num_src", "num_dst", "num_edges"
-INTEGERS = "SymInt ", "int "
-"""Types, in a schema, of arguments that are sizes of a graph or integer options."""
 ON_HOST = [tag for name, tag in vars(torch.Tag).items() if name == "cudagraph_unsafe"]
 """Tag that excludes calls from CUDA graphs: their indices are read in host memory."""
 
@@ -81,19 +89,10 @@ class Registered:
         signature = op.signature
         self.names = [*signature.inputs]
         self.options = [*signature.options, *signature.indexed]
-        self.graph = [*INDICES, *(f"SymInt {n}" for n in SIZES)] if signature.has_graph else []
-        inputs = [f"Tensor{'?' * i.optional} {i.name}" for i in signature.inputs.values()]
-        others = [f"Tensor? {tag}{n}" for tag in "h" for n in self.names]
-        options = [f"{KINDS.get(o.kind, 'int[]?')} {o.name}" for o in signature.options.values()]
-        options += [f"Tensor? {name}" for name in signature.indexed]
-        gy, wanted = ["Tensor gy"], ["bool[] wanted"]
-        self._integers: dict[str, set[int]] = {}
-        self._define("forward", [*inputs, *options], "Tensor")
-        self._define("backward", [*inputs, *gy, *options, *wanted], "Tensor[]")
-        self._define("double_backward", [*inputs, *gy, *others, *options, *wanted], "Tensor[]")
-        self._define("jvp", [*inputs, *others, *options], "Tensor")
-        if signature.attention:
-            self._define("attention", [*inputs, *options], "Tensor")
+        self.graph = graph_arguments(signature)
+        self._integers: dict[str, frozenset[int]] = {}
+        for phase, schema in function_schemas(signature).items():
+            self._define(phase, schema)
 
     def __call__(
         self,
@@ -131,27 +130,24 @@ class Registered:
             raise _no_derivatives(self.op)
 
     def _name(self, phase: str) -> str:
-        return self.op.name if phase == "forward" else f"{self.op.name}_{phase}"
+        return function_name(self.op.name, phase)
 
-    def _define(self, phase: str, arguments: Sequence[str], returns: str) -> None:
-        name, arguments = self._name(phase), [*self.graph, *arguments]
-        schema = f"{name}({', '.join(arguments)}) -> {returns}"
-        LIBRARY.define(schema, tags=ON_HOST if self.graph else ())
+    def _define(self, phase: str, schema: FunctionSchema) -> None:
+        name = self._name(phase)
+        LIBRARY.define(schema.text(name), tags=ON_HOST if self.graph else ())
         if phase in ("forward", "attention"):
-            self._define_traced(phase, arguments)
+            self._define_traced(phase, schema)
         for device in "CPU", "CUDA":
             LIBRARY.impl(name, self._kernel(phase), device)
         torch.library.register_fake(f"pyops::{name}", self._fake(phase), lib=LIBRARY)
         LIBRARY.impl(name, self._autograd(phase), "Autograd", with_keyset=True)
         torch.library.register_vmap(f"pyops::{name}", self._vmap(name), lib=LIBRARY)
 
-    def _define_traced(self, phase: str, arguments: Sequence[str]) -> None:
+    def _define_traced(self, phase: str, schema: FunctionSchema) -> None:
         """Define the variant that takes integers as tensors."""
         name = self._name(phase)
-        integers = {i for i, a in enumerate(arguments) if a.startswith(INTEGERS)}
-        self._integers[phase] = integers
-        names = [f"Tensor {a.split()[1]}" if i in integers else a for i, a in enumerate(arguments)]
-        LIBRARY.define(f"{name}_traced({', '.join(names)}) -> Tensor")
+        integers = self._integers[phase] = schema.integers
+        LIBRARY.define(schema.traced.text(f"{name}_traced"))
 
         def traced(*given: Any) -> Tensor:
             run: Callable[..., Tensor] = getattr(torch.ops.pyops, name).default
