@@ -37,6 +37,7 @@ NOT_RUN = {
     "docs/guide/jax_distributed.md": 1,
     "docs/guide/linking.md": 5,
     "docs/guide/torch.md": 1,
+    "docs/guide/torch_cpp.md": 4,
     "docs/guide/torch_distributed.md": 2,
 }
 """Number of blocks that are not run, by page: they install, need a cluster or a container."""

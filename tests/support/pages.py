@@ -42,7 +42,7 @@ OPTIONAL |= {"safetensors", "threadpoolctl", "torch_geometric"}
 """Packages without which a block is skipped."""
 RUN = {"python", "pycon", "fortran", "c", "sh"}
 STORED = {"cmake", "make", "meson", "toml"}
-SHOWN = {"text", "json", "yaml", "docker", "rst", "bibtex"}
+SHOWN = {"text", "json", "yaml", "docker", "rst", "bibtex", "cpp"}
 """Languages of blocks that show something."""
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(
