@@ -371,12 +371,10 @@ class Call {
         continue;
       }
       Lengths lengths;
-      Wide total = 1;
       for (const Size &size : shapes[i]) {
         Wide length = size.value(known_.data());
-        total *= length > INT32_MAX || total > INT32_MAX ? std::max<Wide>(length, 1) : length;
-        TORCH_CHECK_WITH(OutOfMemoryError, length <= INT64_MAX / 16 && total <= INT64_MAX / 16,
-                         caller_, ": not enough memory for the results");
+        TORCH_CHECK_WITH(OutOfMemoryError, length <= INT64_MAX, caller_,
+                         ": not enough memory for the results");
         lengths.push_back(static_cast<int64_t>(length));
       }
       outputs_.push_back(at::empty(lengths, at::TensorOptions().dtype(type_)));
@@ -394,8 +392,8 @@ class Call {
     return arrays;
   }
 
-  std::vector<const int64_t *> rows() {
-    std::vector<const int64_t *> found;
+  std::vector<RowNumbers> rows() {
+    std::vector<RowNumbers> found;
     for (size_t i = 0; i < op_.indexed.size(); i++) {
       const Indexed &option = op_.indexed[i];
       auto given = arguments_.options[op_.options.size() + i].toOptional<Tensor>();
@@ -420,7 +418,7 @@ class Call {
   }
 
   void execute() {
-    std::vector<const int64_t *> numbers = rows();
+    std::vector<RowNumbers> numbers = rows();
     uint32_t skipped = unread();
     std::vector<Slot> slots;
     for (const Source &source : phase_.arguments) {
@@ -429,7 +427,7 @@ class Call {
     check_status(caller_, kernels[phase_.kernels[type_ == at::kDouble]].run(slots.data()));
   }
 
-  Slot slot(const Source &source, const std::vector<const int64_t *> &rows, uint32_t skipped) {
+  Slot slot(const Source &source, const std::vector<RowNumbers> &rows, uint32_t skipped) {
     auto i = static_cast<size_t>(source.number);
     Slot slot = {};
     auto address = [](const Tensor &tensor) {
@@ -438,7 +436,9 @@ class Call {
     switch (source.from) {
       case From::SIZE: slot.integer = static_cast<int64_t>(known_[i]); break;
       case From::OPTION: slot = options_[i]; break;
-      case From::ROWS: slot.address = const_cast<int64_t *>(rows[i]); break;
+      case From::ROWS:
+        if (rows[i]) slot.address = const_cast<int64_t *>(rows[i]->data());
+        break;
       case From::INDEX:
         if (!(skipped >> i & 1)) slot.address = const_cast<void *>(graph_->index(source.number));
         break;

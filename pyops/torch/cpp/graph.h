@@ -91,6 +91,8 @@ bool same(const std::vector<T> &held, const Tensor &indices) {
              : std::equal(held.begin(), held.end(), given.const_data_ptr<int64_t>());
 }
 
+using RowNumbers = std::shared_ptr<const std::vector<int64_t>>;
+
 /* Checked indices and sizes, and the arrays that kernels have read so far. */
 class Graph {
  public:
@@ -155,30 +157,29 @@ class Graph {
     return array(IN_ORDER);
   }
 
-  /* Returns checked row numbers from 1, 0 for none. */
-  const int64_t *rows(const std::string &label, const Indexed &option, const Tensor &given,
-                      int64_t length) {
+  /* Returns checked row numbers from 1, 0 for none. Those of the last call are not checked again.
+   */
+  RowNumbers rows(const std::string &label, const Indexed &option, const Tensor &given,
+                  int64_t length) {
     std::lock_guard<std::mutex> lock(mutex_);
     check_indices(label, given);
-    std::vector<int64_t> numbers = copy<int64_t>(given);
-    auto key = std::make_pair(&option, std::move(numbers));
-    for (const auto &[held, counted] : rows_) {
-      if (held == key) return counted.data();
-    }
-    check_rows(label, option, key.second, length);
-    std::vector<int64_t> counted = key.second;
+    if (rows_ && option.name == rows_of_ && same(given_rows_, given)) return rows_;
+    std::vector<int64_t> numbers = copy<int64_t>(given), counted = numbers;
+    check_rows(label, option, numbers, length);
     for (int64_t &number : counted) number++;
-    rows_.emplace_back(std::move(key), std::move(counted));
-    return rows_.back().second.data();
+    given_rows_ = std::move(numbers);
+    rows_of_ = option.name;
+    return rows_ = std::make_shared<const std::vector<int64_t>>(std::move(counted));
   }
 
  private:
-  using Rows = std::pair<const Indexed *, std::vector<int64_t>>;
   std::vector<int32_t> src_, dst_, nodes_[2];
   std::optional<std::vector<int64_t>> ids_;
   std::optional<bool> shared_;
   std::unique_ptr<std::vector<int64_t>> arrays_[INDEX_COUNT];
-  std::deque<std::pair<Rows, std::vector<int64_t>>> rows_; /* addresses stay valid */
+  std::vector<int64_t> given_rows_;
+  const char *rows_of_ = nullptr;
+  RowNumbers rows_;
   std::mutex mutex_;
 
   static void check_length(const char *name, int64_t length, int64_t entries) {
