@@ -47,6 +47,7 @@ program dynamics
   end do
   call model%clear()
   call graph%clear()
+  deallocate (x, v, f, mass, cell, z)
 
 contains
 

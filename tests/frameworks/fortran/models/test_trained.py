@@ -105,6 +105,8 @@ def trained(make, dtype):
     with torch.no_grad():
         for parameter in net.parameters():
             parameter += 0.05 * torch.rand_like(parameter)
+        if isinstance(net, nn.SchNet):
+            net.embedding.weight[net.embedding.padding_idx] = 0
     for tensor in inputs.values():
         tensor.requires_grad_(tensor.is_floating_point())
     return net, inputs
