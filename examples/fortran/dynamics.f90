@@ -5,8 +5,8 @@ program dynamics
   use pyops, only: array_type_r8, graph_type, tape_type, gradient, radius_graph
   use pyops_models, only: model_type, tensors_type
   implicit none
-  real(real64), parameter :: boltzmann = 8.617333262d-5 ! electron volt / kelvin
-  real(real64), parameter :: femtosecond = 0.09822694788464063d0 ! angstrom (dalton / electron volt)**(1/2)
+  real(real64), parameter :: boltzmann = 8.617333262d-5 ! eV / kelvin
+  real(real64), parameter :: femtosecond = 0.09822694788464063d0 ! angstrom sqrt(dalton / eV)
   real(real64), parameter :: dt = 2*femtosecond
   type(model_type) :: model
   type(tensors_type) :: start

@@ -287,8 +287,8 @@ class Builder:
         rows, columns = (any(one[place] for one in given.values()) for place in (0, 1))
         options, axis = step.options, step.options.get("axis")
         if step.graph or step.call in ("gather", "scatter_sum", "full"):
-            held = (given.get(name, (False, False))[1] for name in given if name not in _ROWS)
-            return True, any(held) and step.call != "full"
+            wide = any(columns for name, (_, columns) in given.items() if name not in _ROWS)
+            return True, wide and step.call != "full"
         if step.call == "transpose":
             return columns, rows
         if step.call in ("matmul", "linear"):

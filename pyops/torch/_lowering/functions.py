@@ -24,7 +24,6 @@ from .builder import Builder, Ref, UnsupportedError
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from .tracing import Rows
 
 Function: TypeAlias = Callable[..., object]
 OPERATORS: dict[Function, str] = {getattr(pt, name): name for name in _DECLARED}

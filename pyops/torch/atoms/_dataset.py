@@ -87,7 +87,9 @@ class AtomsDataset(Dataset[AtomsBatch]):
         given = _structures(source)
         for name in (keys or {}).values():
             if not any(name in {*a.info, *a.arrays, *_results(a)} for a in given):
-                raise ValueError(f"{CALLER}: keys: expected {name!r} in a structure, got it in none")
+                raise ValueError(
+                    f"{CALLER}: keys: expected {name!r} in a structure, got it in none"
+                )
         self._labels = [_labels(number, one, names) for number, one in enumerate(given)]
         self._atoms = [one.copy() for one in given]  # without calculators
 

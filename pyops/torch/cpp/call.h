@@ -345,11 +345,11 @@ class Call {
         fits = size.value(known_.data()) == p.tensor.size(axis);
       }
       if (!fits) mismatch(p);
-      for (const AtMost &limit : op_.at_most) check_limit(p, names, limit);
+      for (const UpTo &limit : op_.at_most) check_limit(p, names, limit);
     }
   }
 
-  void check_limit(const Parameter &p, uint64_t names, const AtMost &limit) const {
+  void check_limit(const Parameter &p, uint64_t names, const UpTo &limit) const {
     uint64_t both = uint64_t{1} << limit.name | uint64_t{1} << limit.most;
     Wide value = known_[static_cast<size_t>(limit.name)];
     Wide most = known_[static_cast<size_t>(limit.most)];

@@ -62,7 +62,7 @@ struct Following {
   Size size;
 };
 
-struct AtMost {
+struct UpTo {
   int name, most;
 };
 
@@ -82,7 +82,7 @@ struct Operator {
   Range<Option> options;
   Range<Indexed> indexed;
   Range<Following> following;
-  Range<AtMost> at_most;
+  Range<UpTo> at_most;
   Range<int> one_of;
   Range<Unread> unread;
   Shape output, attention;

@@ -152,7 +152,7 @@ class _Tables:
             self._table("Option", "options", [self._option(o) for o in signature.options.values()]),
             self._table("Indexed", "indexed", indexed),
             self._table("Following", "following", [*self._following()]),
-            self._table("AtMost", "at_most", at_most),
+            self._table("UpTo", "at_most", at_most),
             self._table("int", "one_of", one_of),
             self._table("Unread", "unread", [*self._unread()]),
             self._shape(signature.output),
