@@ -53,6 +53,7 @@ def energy_forces_stress(
     Returns
     -------
     energy : Tensor, shape (num_graphs,)
+        Energies of the graphs.
     forces : Tensor, shape (num_atoms, 3)
         Minus the derivative by the positions.
     stress : Tensor, shape (num_graphs, 3, 3), or None without a cell
