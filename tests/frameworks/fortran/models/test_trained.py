@@ -16,12 +16,18 @@ from pyops.torch import nn, radius_graph  # noqa: E402
 from .... import ROOT  # noqa: E402
 from ....mutants.fault_sites import OPERATORS  # noqa: E402
 from ....support.model_files import write  # noqa: E402
-from ..compilers import FORTRAN, command  # noqa: E402
+from ..compilers import FORTRAN, Installed, command  # noqa: E402
 
 pytestmark = pytest.mark.bare
 HERE = Path(__file__).parent
 DTYPES = {"r8": (torch.float64, 1e-12), "r4": (torch.float32, 1e-5)}
 CUTOFF = 3.0
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory):
+    """Programs against the installed library; other tests check the nodes as they run."""
+    return Installed(tmp_path_factory.mktemp("installed"))
 
 
 class Darcy(torch.nn.Module):
