@@ -1,6 +1,6 @@
 // Reductions that are determined by statistics a, b, c of the messages into each destination and
 // column, and their backward passes. All arithmetic is in float64; a thread processes a row.
-//! REDUCE 6 7 8 9 10
+//! REDUCE 6 7 8 9 10 11 12
 
 //@ statistics
 
