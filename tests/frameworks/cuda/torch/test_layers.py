@@ -296,7 +296,6 @@ BY_HOST = "DimeNetPlusPlus", "SchNet", "NeighborSearch", "GNOBlock"
 """Layers that read elements on the host in every call."""
 BY_TORCH = (
     "GATConv of a maximum",
-    "SAGEConv of a maximum",
     "EdgeConv of any network",
     "RGCNConv of rows",
     "scatter of narrow rows",
