@@ -26,6 +26,27 @@ def _check(layer: Attention, return_attention_weights: object) -> None:
         raise UnsupportedError(f"aggr: expected add, sum or mean, got {layer.aggr}")
 
 
+def _both_ends(layer: Attention, x: object, return_attention_weights: object) -> tuple[Ref, Ref]:
+    """Check a layer that needs both, and return the features of sources and destinations."""
+    _check(layer, return_attention_weights)
+    left, right = pair_of(x)
+    if right is None:
+        raise UnsupportedError("x: expected features of the destinations, got None")
+    return left, right
+
+
+def _projected(
+    builder: Builder,
+    layer: GATv2Conv | TransformerConv,
+    edges: LayerEdges,
+    edge_attr: object,
+    fill: object,
+) -> Ref | None:
+    """Return the features of edges after the linear layer."""
+    features = edges.features(edge_attr, fill)
+    return None if features is None else builder.linear(layer.lin_edge, features)
+
+
 def _attended(
     builder: Builder,
     layer: Attention,
@@ -106,24 +127,18 @@ def _gat_v2(
     edge_attr: object = None,
     return_attention_weights: object = None,
 ) -> Ref:
-    _check(layer, return_attention_weights)
-    left, right = pair_of(x)
-    if right is None:
-        raise UnsupportedError("x: expected features of the destinations, got None")
+    left, right = _both_ends(layer, x, return_attention_weights)
     loops = "replace" if layer.add_self_loops else ""
     edges = LayerEdges.of(builder, layer, edge_index, (left, right), loops=loops)
     res = None if layer.res is None else builder.linear(layer.res, right)
     x_src = builder.linear(layer.lin_l, left)
     same = right is left and layer.share_weights
     x_dst = x_src if same else builder.linear(layer.lin_r, right)
-    features = edges.features(edge_attr, layer.fill_value)
-    if features is not None:
-        features = builder.linear(layer.lin_edge, features)
     inputs = {
         "x_src": x_src,
         "x_dst": x_dst,
         "attention": builder.flat(builder.parameter(layer.att)),
-        "edge_features": features,
+        "edge_features": _projected(builder, layer, edges, edge_attr, layer.fill_value),
     }
     slope = float(layer.negative_slope)
     out = _attended(builder, layer, edges, inputs, negative_slope=slope)
@@ -139,14 +154,9 @@ def _transformer(
     edge_attr: object = None,
     return_attention_weights: object = None,
 ) -> Ref:
-    _check(layer, return_attention_weights)
-    left, right = pair_of(x)
-    if right is None:
-        raise UnsupportedError("x: expected features of the destinations, got None")
+    left, right = _both_ends(layer, x, return_attention_weights)
     edges = LayerEdges.of(builder, layer, edge_index, (left, right))
-    features = edges.features(edge_attr, 0.0)
-    if features is not None:
-        features = builder.linear(layer.lin_edge, features)
+    features = _projected(builder, layer, edges, edge_attr, 0.0)
     inputs = {
         "query": builder.linear(layer.lin_query, right),
         "key": builder.linear(layer.lin_key, left),

@@ -15,7 +15,7 @@ from ..nn.output_pp_block import OutputPPBlock
 from ..nn.residual_layer import ResidualLayer
 from ..nn.spherical_basis_layer import SphericalBasisLayer
 from .builder import Builder, Example, Ref, UnsupportedError, lowering
-from .molecules import Neighbours, neighbours
+from .molecules import Neighbours, neighbours, norms
 
 if TYPE_CHECKING:
     from torch.nn import Linear
@@ -35,8 +35,7 @@ def _dimenet(
 ) -> Ref:
     near = neighbours(builder, model, model.cutoff, pos, batch, cell, pbc)
     graph, vectors = near.graph, near.vectors
-    squares = builder.unary("sum", builder.multiply(vectors, vectors), axis=1)
-    distances = builder.unary("sqrt", squares)
+    distances = norms(builder, vectors)
     rbf = _bessel(builder, model.rbf, distances)
     radial = _radial(builder, model.sbf, distances)
     ends = (builder.step(end, graph=graph) for end in ("destinations", "sources"))

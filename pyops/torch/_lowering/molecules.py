@@ -27,6 +27,11 @@ class Neighbours:
     reverse: Ref | None
 
 
+def norms(builder: Builder, x: Ref) -> Ref:
+    """Return the Euclidean norm of each row."""
+    return builder.unary("sqrt", builder.unary("sum", builder.multiply(x, x), axis=1))
+
+
 def neighbours(
     builder: Builder,
     model: torch.nn.Module,

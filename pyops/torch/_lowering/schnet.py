@@ -9,7 +9,7 @@ from ..nn.interaction_block import InteractionBlock
 from ..nn.schnet import SchNet
 from ..nn.shifted_softplus import ShiftedSoftplus
 from .builder import Builder, Example, Ref, UnsupportedError, lowering
-from .molecules import neighbours
+from .molecules import neighbours, norms
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,7 +28,7 @@ def _schnet(
     if model.interaction_graph is not None:
         raise UnsupportedError("interaction_graph: expected None, whose search is that of pyops")
     near = neighbours(builder, model, model.cutoff, pos, batch, cell, pbc)
-    lengths = _norm(builder, near.vectors)
+    lengths = norms(builder, near.vectors)
     features = builder.apply(model.distance_expansion, lengths)
     h = builder.apply(model.embedding, z)
     for interaction in model.interactions:
@@ -45,12 +45,8 @@ def _schnet(
         counts = _by_molecule(builder, builder.column(builder.full(h, 1.0)), batch)
         out = builder.divide(out, builder.binary("maximum", counts, 1.0))
     if model.dipole:
-        out = builder.column(_norm(builder, out))
+        out = builder.column(norms(builder, out))
     return out if model.scale is None else builder.multiply(out, model.scale)
-
-
-def _norm(builder: Builder, x: Ref) -> Ref:
-    return builder.unary("sqrt", builder.unary("sum", builder.multiply(x, x), axis=1))
 
 
 def _by_molecule(builder: Builder, x: Ref, batch: Ref | None) -> Ref:

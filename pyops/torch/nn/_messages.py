@@ -23,6 +23,7 @@ from ._edges.layer_edges import Edges, edges_of
 from ._edges.routes import ALWAYS
 from ._functions import scatter
 from ._linear import is_linear
+from ._reductions import EXTREMES
 from .replicated import called
 
 if TYPE_CHECKING:
@@ -33,9 +34,8 @@ Size: TypeAlias = "tuple[int | None, int | None] | None"
 Aggr: TypeAlias = "str | Sequence[str] | torch.nn.Module"
 Flow: TypeAlias = Literal["source_to_target", "target_to_source"]
 FLOWS = "source_to_target", "target_to_source"
-EXTREMES = "max", "min"
 PARTS = "propagate", "message", "aggregate", "message_and_aggregate", "edge_update", "update"
-REDUCTIONS = "sum", "add", "mean", *EXTREMES
+REDUCTIONS = "sum", "add", "mean", "max", "min"
 
 
 class Aggregator(Protocol):
