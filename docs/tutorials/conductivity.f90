@@ -68,7 +68,7 @@ program learn_conductivity
   use heat, only: advance, coarsened, conductivity, draw_profile, largest
   use pyops
   implicit none
-  integer, parameter :: cells = 32, finer = 8, hidden = 16, length = 2*hidden + hidden + 1
+  integer, parameter :: cells = 32, finer = 8, hidden = 16
   integer, parameter :: rods = 12, frames = 24, substeps = 10 ! a frame is measured every 10 steps
   integer, parameter :: batch = 8, window = 2 ! a batch: 8 windows of 2 frames
   real(real64), parameter :: time_step = 0.4_real64/(largest*cells**2)
@@ -180,15 +180,14 @@ contains
   subroutine train()
     !! Adam on the mean square error of the temperatures at the frames of short windows.
     real(real64), parameter :: rate = 0.03_real64
-    real(real64), dimension(length) :: g, first, second, values
     real(real64) :: r(2, batch), loss_mean
     real(real32) :: frame_values(cells*batch, 0:window)
     type(array_type), pointer :: u, loss
+    type(adam_type) :: adam
     integer :: step, i, frame, rod, start
-    first = 0
-    second = 0
     loss_mean = 0
-    values = weights%val(:, 1)
+    adam%beta2 = 0.99_real64
+    call adam%add(weights)
     do step = 1, steps
       call random_number(r)
       do i = 1, batch
@@ -208,13 +207,9 @@ contains
         end if
       end do
       call loss%backward()
-      g = weights%grad(:, 1)
-      first = 0.9_real64*first + 0.1_real64*g
-      second = 0.99_real64*second + 0.01_real64*g**2
-      values = values - rate*(1 - 0.9_real64*step/steps)*first/(1 - 0.9_real64**step) &
-               /(sqrt(second/(1 - 0.99_real64**step)) + 1e-8_real64)
-      weights%val(:, 1) = real(values, real32)
-      call weights%zero_grad()
+      adam%rate = rate*(1 - 0.9_real64*step/steps)
+      call adam%step()
+      call adam%zero_grad()
       loss_mean = loss_mean + loss%val(1, 1)/(window*100)
       call tape%clear(after=last_leaf)
       if (mod(step, 100) == 0) then

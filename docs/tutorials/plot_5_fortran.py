@@ -36,7 +36,7 @@ To run this page you need gfortran 12 or newer, :download:`conductivity.f90` in 
 # ``u`` points to a new array in each step, and the tape keeps the old ones. ``train`` runs twenty
 # steps from measured temperatures, compares with the measurements ten and twenty steps later, and
 # calls ``loss%backward()``. The gradient of the loss in all weights is then in ``weights%grad``,
-# and a few lines of Adam use it. The `whole program`_ is below.
+# by which ``adam%step()`` changes them. The `whole program`_ is below.
 #
 # Weights from Python to Fortran
 # ------------------------------

@@ -64,9 +64,8 @@ module learned_correction
   !!
   !! and the correction of a cell what then flows in less what flows out: nothing is lost or made.
   use, intrinsic :: iso_fortran_env, only: real32, real64
-  use adam, only: adam_type
-  use pyops, only: array_type, graph_type, tape_type, gno_aggregate, gno_conv, matmul, mean, &
-    sigmoid, tanh, operator(+), operator(-), operator(*), operator(**)
+  use pyops, only: adam_type, array_type, graph_type, operand_r4, tape_type, gno_aggregate, &
+    gno_conv, matmul, mean, sigmoid, tanh, operator(+), operator(-), operator(*), operator(**)
   implicit none
   private
 
@@ -75,6 +74,7 @@ module learned_correction
   type, public :: correction_type
     type(tape_type) :: tape
     type(adam_type) :: optimiser
+    type(operand_r4) :: parameters(3)
     real(real64) :: unit = 1 !! the root mean square of what it learns
     type(array_type), pointer :: last_leaf => null()
   contains
@@ -135,11 +135,12 @@ contains
     real(real64) :: r(block + 2*width)
     call random_number(r)
     r = 2*r - 1
-    call self%optimiser%add(self%tape, r(:block)*[spread(2.0_real64, 1, 2*hidden), &
-                            spread(0.5_real64, 1, block - 2*hidden)], 1)
-    call self%optimiser%add(self%tape, r(block + 1:block + width), width)
-    call self%optimiser%add(self%tape, r(block + width + 1:)/width, 1)
-    call self%optimiser%restart()
+    self%parameters(1)%node => self%tape%variable(real( &
+      r(:block)*[spread(2.0_real64, 1, 2*hidden), spread(0.5_real64, 1, block - 2*hidden)], real32))
+    self%parameters(2)%node => self%tape%variable(real(r(block + 1:block + width), real32))
+    self%parameters(3)%node => self%tape%variable( &
+      reshape(real(r(block + width + 1:)/width, real32), [1, width]))
+    call self%optimiser%add(self%parameters)
   end subroutine
 
   function network(self, cells, u, flux) result(y)
@@ -150,7 +151,7 @@ contains
     real(real32) :: features(2, size(u))
     features(1, :) = real(u, real32)
     features(2, :) = features(1, :)**2
-    associate (p => self%optimiser%list)
+    associate (p => self%parameters)
       y => gno_conv(cells%graph, self%tape%constant(features), cells%offsets, p(1)%node, hidden)
       y => sigmoid(matmul(p(3)%node, tanh(y + p(2)%node)))
       y => y*self%tape%constant(reshape(real(flux/self%unit, real32), [1, size(u)]))
@@ -169,7 +170,9 @@ contains
     loss => mean(loss**2.0)
     call loss%backward()
     learn = loss%val(1, 1)
-    call self%optimiser%update(rate)
+    self%optimiser%rate = rate
+    call self%optimiser%step()
+    call self%optimiser%zero_grad()
     call self%tape%clear(after=self%last_leaf)
   end function
 

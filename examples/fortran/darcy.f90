@@ -6,9 +6,8 @@ program darcy
   !! darcy FILE LOSSES reads meshes, flows, initial parameters and the order of the batches from a
   !! file that examples/fortran/twin.py writes, and leaves the loss of every step in another.
   use, intrinsic :: iso_fortran_env, only: int32, int64, real32, real64
-  use adam, only: adam_type
-  use pyops, only: array_type, graph_type, tape_type, get_num_threads, &
-    gno_conv, matmul, mean, sigmoid, sqrt, operator(+), operator(-), operator(*), operator(**)
+  use pyops, only: adam_type, array_type, graph_type, operand_r4, tape_type, get_num_threads, &
+    gno_conv, matmul, mean, silu, sqrt, operator(+), operator(-), operator(*), operator(**)
   implicit none
   integer, parameter :: stages = 6
   real(real64), parameter :: base_rate = 4e-3_real64
@@ -19,6 +18,7 @@ program darcy
   type(tape_type) :: tape
   type(graph_type) :: graph
   type(adam_type) :: optimiser
+  type(operand_r4), allocatable :: parameters(:)
   type(array_type), pointer :: coords, weight, border, last_leaf
   type(array_type), pointer :: loss
 
@@ -72,6 +72,7 @@ contains
   subroutine prepare()
     !! The samples of a batch side by side in one graph, and all parameters.
     integer :: copy, i
+    allocate (parameters(0))
     call graph%from_edges([(src + copy*nodes, copy = 0, batch - 1)], &
                           [(dst + copy*nodes, copy = 0, batch - 1)], num_src=batch*nodes)
     coords => tape%constant(reshape([(real(offsets, real32), i = 1, batch)], [2, batch*edges]))
@@ -88,13 +89,13 @@ contains
     call add(width, width)
     call add(width, 1)
     call add(1, 1)
-    last_leaf => optimiser%list(size(optimiser%list))%node
   end subroutine
 
   subroutine add(length, rows)
     !! The next of the parameters.
     integer, intent(in) :: length, rows
-    call optimiser%add(tape, start(:length), rows)
+    last_leaf => tape%variable(reshape(real(start(:length), real32), [rows, length/rows]))
+    parameters = [parameters, operand_r4(last_leaf)]
     start = start(length + 1:)
   end subroutine
 
@@ -116,7 +117,7 @@ contains
       inputs(2:3, i + 1:i + nodes) = real(2*points - 1, real32)
       inputs(4, i + 1:i + nodes) = 50*real(even, real32)
     end do
-    associate (p_ => optimiser%list)
+    associate (p_ => parameters)
       h => matmul(p_(1)%node, tape%constant(inputs)) + p_(2)%node
       p = 2
       do i = 1, layers
@@ -127,12 +128,6 @@ contains
       h => silu(matmul(p_(p + 1)%node, h) + p_(p + 2)%node)
       y => border*(matmul(p_(p + 3)%node, h) + p_(p + 4)%node)
     end associate
-  end function
-
-  function silu(x) result(y)
-    type(array_type), intent(in), target :: x
-    type(array_type), pointer :: y
-    y => x*sigmoid(x)
   end function
 
   function error_of(prediction, truth) result(y)
@@ -153,21 +148,25 @@ contains
   subroutine train(name)
     !! Adam, at a rate that falls in stages.
     character(*), intent(in) :: name
-    real(real64) :: rate, start_time
+    real(real64) :: start_time
     integer :: unit, stage, step
     open (newunit=unit, file=name, action="write")
     start_time = seconds()
     do step = 1, steps/stages*stages
       stage = (step - 1)/(steps/stages)
-      if (mod(step - 1, steps/stages) == 0) call optimiser%restart()
-      rate = base_rate*(1 + cos(acos(-1.0_real64)*stage/stages))/2
+      if (mod(step - 1, steps/stages) == 0) then ! forgets the moments
+        call optimiser%clear()
+        call optimiser%add(parameters)
+        optimiser%rate = base_rate*(1 + cos(acos(-1.0_real64)*stage/stages))/2
+      end if
       associate (chosen => batches(:, step))
         loss => error_of(network(log_a(:, chosen)), u(:, chosen))
       end associate
       call loss%backward()
       write (unit, "(es16.9)") loss%val(1, 1)
       if (mod(step, 40) == 0) print "(a, i5, a, f7.4)", "step", step, "  loss", loss%val(1, 1)
-      call optimiser%update(rate)
+      call optimiser%step()
+      call optimiser%zero_grad()
       call tape%clear(after=last_leaf)
     end do
     close (unit)

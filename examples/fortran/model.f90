@@ -1,17 +1,17 @@
 program model_example
   !! Runs a network that pyops.models.save has written, on a graph and a matrix of node features,
-  !! differentiates it, takes a step of gradient descent and writes it again: model FILE.
-  use pyops, only: array_type, graph_type, tape_type, gradient, mean, sum, operator(**)
+  !! differentiates it, takes a step of Adam and writes it again: model FILE.
+  use pyops, only: adam_type, array_type, graph_type, tape_type, gradient, mean, sum, operator(**)
   use pyops_models, only: model_type
   implicit none
   integer, parameter :: nodes = 50, edges = 300, features = 8
   type(model_type) :: model
   type(graph_type) :: graph
   type(tape_type) :: tape
-  type(array_type), pointer :: x, y, slope, loss, parameter
+  type(adam_type) :: adam
+  type(array_type), pointer :: x, y, slope, loss
   real :: ends(2, edges), values(features, nodes)
   character(200) :: file
-  integer :: i
 
   call get_command_argument(1, file)
   call model%load(trim(file))
@@ -24,10 +24,9 @@ program model_example
   slope => gradient(sum(y), x) ! a node, which can be differentiated again
   loss => mean(slope**2.0)
   call loss%backward()
-  do i = 1, model%count()
-    parameter => model%parameter(i)
-    if (allocated(parameter%grad)) parameter%val = parameter%val - 0.01*parameter%grad
-  end do
+  adam%rate = 0.01d0
+  call adam%add(model%parameters())
+  call adam%step()
   print "(a, i0, a, i0, a, es9.2)", "output of ", size(y%val, 1), " features and ", &
     size(y%val, 2), " nodes, loss ", loss%val
   call model%save("trained.safetensors")

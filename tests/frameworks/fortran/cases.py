@@ -215,6 +215,8 @@ def rows(operators: str) -> list[Row]:
         Row("concat-self", "concat(x1, x1, dim=1)", [(3, 4)]),
         Row("slice-1", "slice(x1, 2, 3, dim=1)", [(4, 3)]),
         Row("slice-2", "slice(x1, 2, 3, dim=2)", [(4, 3)]),
+        Row("clip-both", "clip(x1, -0.4_WP, 0.5_WP)", [(3, 4)]),
+        Row("clip-high", "clip(x1, high=0.1_WP)", [(3, 4)]),
         Row(
             "network",
             "matmul(x1, tanh(matmul(x2, gather(x3, [2, 2, 1])) + x4))",

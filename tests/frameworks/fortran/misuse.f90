@@ -99,6 +99,9 @@ contains
     y => maxval(tape%constant(reshape([real ::], [0, 3])), dim=1)
     call refused(tape, wrong_shape, "maxval: x: expected elements, got shape (0, 3)", &
                  y, [1, 3])
+    y => clip(x, 2.0, -0.5)
+    call refused(tape, wrong_argument, &
+                 "clip: low and high: expected low <= high, got 2 and -5e-1", y, [2, 3])
     y => ono_encode(x, x)
     call refused(tape, wrong_argument, &
                  "ono_encode: expected at most as many modes as points, got 3 modes and 2 points", &
