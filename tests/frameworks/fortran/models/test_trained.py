@@ -1,6 +1,8 @@
 """Networks of PyTorch, saved by pyops.models and run by a Fortran program: values and gradients."""
 
 import json
+import os
+import re
 import sys
 from pathlib import Path
 
@@ -215,3 +217,21 @@ def test_dynamics(build, tmp_path, monkeypatch):
     expected = dynamics.in_python(net, atoms, 40)
     np.testing.assert_allclose(found[:, :2], expected[:, :2], rtol=0, atol=0.06)  # as printed
     np.testing.assert_allclose(found[:, 2:], expected[:, 2:], rtol=0, atol=1e-8)
+
+
+def test_closure(tmp_path):
+    """The network of the tutorial improves the solver after a few steps of training."""
+    pytest.importorskip("matplotlib")
+    tutorials = ROOT / "docs" / "tutorials"
+    text = (tutorials / "plot_7_closure.py").read_text()
+    script, constants = tmp_path / "closure.py", "STEPS, BATCH, WINDOW = 400, 8, 4"
+    assert constants in text
+    script.write_text(text.replace(constants, "STEPS, BATCH, WINDOW = 60, 4, 3"))
+    (tmp_path / "closure.f90").symlink_to(tutorials / "closure.f90")
+    environment = os.environ | {"MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
+    output = command(sys.executable, script, "picture.png", cwd=tmp_path, env=environment)
+    found = {k.strip(): v.strip() for k, v in re.findall(r"^(.*):(.*)$", output, re.MULTILINE)}
+    plain = float(found["relative error of the coarse solver"])
+    assert float(found["with the network"]) < 0.8 * plain
+    assert float(found["largest difference from Python"]) < 1e-5
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
