@@ -51,6 +51,8 @@ CELLS, FINER, FRAMES, WAVES, NEW = 64, 16, 120, 24, 8
 VISCOSITY, TIME_STEP = 1e-3, 0.25 / CELLS
 STEPS, BATCH, WINDOW = 400, 8, 4  # of training: windows of four steps of the solver
 rng = np.random.default_rng(0)
+torch.set_num_threads(1)  # a few hundred cells are too few for more threads
+pyops.set_num_threads(1)
 
 
 def advance(u, time_step, share=0.0):

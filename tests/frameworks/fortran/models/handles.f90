@@ -92,6 +92,8 @@ contains
     !! y = tanh(W x + b), and its second output W x.
     real(real32) :: expected(2, 2)
     type(array_type), pointer :: b, force
+    type(operand_r4), allocatable :: list(:)
+    type(operand_r8), allocatable :: list8(:)
     w => model%parameter("weight")
     b => model%parameter(2)
     y => model%apply(tape, x)
@@ -128,6 +130,15 @@ contains
     call received("parameter: name: expected that of a real tensor in the precision of the " &
                   //"model, got weight")
     call model%zero_grad()
+    list = model%parameters()
+    call expect(size(list) == 2, "all parameters")
+    b%requires_grad = .false.
+    list = model%parameters()
+    call expect(size(list) == 1 .and. associated(list(1)%node, w), "those that are trained")
+    b%requires_grad = .true.
+    list8 = model%parameters_r8()
+    call expect(size(list8) == 0, "none of another precision")
+    call received("parameters: expected a model in this precision, got one of another or none")
   end subroutine
 
   subroutine inputs()
