@@ -26,6 +26,7 @@ from .ops.elementwise import abs as abs
 from .ops.elementwise import add as add
 from .ops.elementwise import arcsin as arcsin
 from .ops.elementwise import arctan as arctan
+from .ops.elementwise import clip as clip
 from .ops.elementwise import cos as cos
 from .ops.elementwise import cosh as cosh
 from .ops.elementwise import divide as divide
@@ -36,6 +37,7 @@ from .ops.elementwise import gelu as gelu
 from .ops.elementwise import hardsigmoid as hardsigmoid
 from .ops.elementwise import leaky_relu as leaky_relu
 from .ops.elementwise import log as log
+from .ops.elementwise import log_softmax as log_softmax
 from .ops.elementwise import max as max
 from .ops.elementwise import maximum as maximum
 from .ops.elementwise import mean as mean
@@ -50,12 +52,14 @@ from .ops.elementwise import sigmoid as sigmoid
 from .ops.elementwise import silu as silu
 from .ops.elementwise import sin as sin
 from .ops.elementwise import sinh as sinh
+from .ops.elementwise import softmax as softmax
 from .ops.elementwise import softplus as softplus
 from .ops.elementwise import sqrt as sqrt
 from .ops.elementwise import subtract as subtract
 from .ops.elementwise import sum as sum
 from .ops.elementwise import tan as tan
 from .ops.elementwise import tanh as tanh
+from .ops.elementwise import where as where
 from .ops.gat import gat as gat
 from .ops.gat_v2 import gat_v2 as gat_v2
 from .ops.gno_aggregate import gno_aggregate as gno_aggregate

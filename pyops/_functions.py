@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ class Function:
         words = _words([formula, *(text for _, text in self.steps(formula))])
         return [name for name in "xyghk" if name in words]
 
+    def result(self) -> str:
+        """Return the value, for the form of it."""
+        return self.value
+
     def gradient(self, which: int) -> str:
         """Return the gradient by one of the inputs, for the cotangent g."""
         if which >= self.arity:
@@ -90,6 +94,28 @@ class Function:
         if self.selects and slope not in ("0", "1"):
             return "merge(0.0, {0}*{1}, {0} == 0)".format("db"[which], other)
         return _product(slope, other)
+
+
+@dataclass(frozen=True)
+class Selection(Function):
+    """A function of three operands, x, h and k, of which it returns one.
+
+    Its value is the form of a tangent along h and k, or 0 for one of these, and its gradients are
+    second derivatives.
+    """
+
+    def result(self) -> str:
+        return "0"
+
+    def gradient(self, which: int) -> str:
+        return "0"
+
+    def tangent(self, given: int) -> str:
+        absent = [name for bit, name in enumerate("hk") if not given >> bit & 1]
+        return re.sub(rf"\b[{''.join(absent)}]\b", "0.0", self.value) if absent else self.value
+
+    def second(self, which: int, given: int) -> str:
+        return self.slopes[which] if given == 3 else "0"
 
 
 def _product(a: str, b: str) -> str:
@@ -333,7 +359,7 @@ FUNCTIONS = (
         ("-2*w*d",),
         shared=(("w", "merge(40.0, merge(-40.0, x, x < -40), x > 40)"),),
     ),
-    # Not public: building blocks of the reductions.
+    # Not public: building blocks of the reductions, of `where` and of `clip`.
     Function("positive", "Itself", "x", "x", ("1",), ("0",)),
     Function("share", "One of p equal parts", "x/p", "x/p", ("1/p",), ("0",)),
     Function(
@@ -345,9 +371,26 @@ FUNCTIONS = (
         ("0", "0", "0"),
         selects=True,
     ),
+    Selection(
+        "choose",
+        "h where x is not 0, else k",
+        "x ? h : k",
+        "merge(h, k, x /= 0)",
+        ("merge(g, 0.0, x /= 0)", "merge(0.0, g, x /= 0)"),
+        ("0", "0", "0"),
+        selects=True,
+    ),
+    Selection(
+        "bound",
+        "x within h and k",
+        r"\min(\max(x, h), k)",
+        "merge(h, merge(k, x, x > k), x < h)",
+        ("merge(x, merge(0.0, g, x < h .or. x > k), x /= x)", "0"),
+        ("0", "0", "0"),
+    ),
 )
 CODES = {function.name: code for code, function in enumerate(FUNCTIONS, start=1)}
-PUBLIC = FUNCTIONS[:-3]
+PUBLIC = FUNCTIONS[:-5]
 
 
 def _or_nan(formula: str) -> str:
@@ -425,10 +468,10 @@ SCORES = (
 )
 
 FORMS: tuple[Callable[[Function], str], ...] = (
-    lambda function: function.value,
-    *(partial(Function.gradient, which=w) for w in (0, 1)),
-    *(partial(Function.tangent, given=g) for g in (1, 2, 3)),
-    *(partial(Function.second, which=w, given=g) for w in (0, 1) for g in (1, 2, 3)),
+    methodcaller("result"),
+    *(methodcaller("gradient", which=w) for w in (0, 1)),
+    *(methodcaller("tangent", given=g) for g in (1, 2, 3)),
+    *(methodcaller("second", which=w, given=g) for w in (0, 1) for g in (1, 2, 3)),
 )
 """Forms that kernels evaluate: value, gradients, tangents by given h and k, second derivatives."""
 

@@ -86,6 +86,14 @@ ELEMENTWISE = {
     "arguments, in elements; 0 repeats an operand and reduces a result.",
     "x1": "First operand.",
     "x2": "Second operand.",
+    "outer": "Number of elements before the axis of a softmax.",
+    "length": "Number of elements along it.",
+    "inner": "Number of elements after it.",
+    "logarithm": "1 for the logarithm of the softmax, else 0.",
+    "x": "[outer][length][inner] Operand of a softmax.",
+    "hx": "Tangent of x, or cotangent of its gradient; possibly NULL if only gx is wanted.",
+    "gx": "Gradient by x.",
+    "dx": "Derivative of <hx, gradient> by x.",
 }
 
 

@@ -30,7 +30,7 @@ from .plan import Kernel, Plan, check_arrays
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from .types import Array, Dtype, Options, Shaped
+    from .types import Array, Dtype, Options, Shaped, Values
 
 DECLARATION = "elementwise"
 OPERATIONS = {"sum": 1, "max": 2, "min": 3}
@@ -59,20 +59,21 @@ def plan_call(
     constant: float = 0.0,
     divisor: float = 1.0,
     fill: float = 0.0,
+    fixed: Mapping[str, Array] | None = None,
 ) -> Plan:
     """Plan a kernel call for operands and results of these shapes and strides.
 
-    Both are keyed by the names of the kernel's arguments. A result is summed (or its extreme
+    Both are keyed by the names of the kernel's arguments; `fixed` are further operands, of one
+    element each. A result is summed (or its extreme
     taken) along the axes of the iteration space that its shape lacks. `outputs` has the shapes of
     the results that the caller sees.
     """
     arrays = ARRAYS[phase]
     wanted = sum(1 << i for i, n in enumerate(n for n in arrays if n in RESULTS) if n in results)
-    given = sum(1 << i for i, name in enumerate(("hx1", "hx2")) if name in operands)
+    read: dict[str, tuple[Lengths, Strides]] = {**operands, **dict.fromkeys(fixed or {}, ((), ()))}
+    given = sum(1 << i for i, name in enumerate(("hx1", "hx2")) if name in read)
     reads = _reads(FUNCTIONS[CODES[function] - 1], phase, given, wanted)
-    strides = [
-        spread(space, *operands[n]) if n in reads & operands.keys() else None for n in arrays
-    ]
+    strides = [spread(space, *read[n]) if n in reads & read.keys() else None for n in arrays]
     for i, name in enumerate(arrays):
         if name in results:
             strides[i] = spread(space, results[name], packed(results[name]))
@@ -91,6 +92,7 @@ def plan_call(
         "divisor": divisor,
         "layout": layout.table.T,
         "nothing": np.zeros(1, dtype),
+        **(fixed or {}),
     }
     kernel = variants[VARIANTS[dtype.char]]
     names = [*constants, "threads", "accumulate", *operands, *results]
@@ -125,6 +127,11 @@ def kernel_name(name: str) -> str:
     return name + "1" if name.endswith("x") else name
 
 
+def is_zero(name: str) -> bool:
+    """Return whether a plan names an output that is 0 so, which no kernel writes."""
+    return name.startswith("zero")
+
+
 class BroadcastPhase(Phase):
     """Phase whose kernel takes arrays with any strides."""
 
@@ -145,6 +152,35 @@ class BroadcastPhase(Phase):
 
     def _inputs(self, given: Sequence[object]) -> list[Array]:
         return [flat(array) for array in given if isinstance(array, np.ndarray)]
+
+    def prepared(
+        self,
+        given: Sequence[object],
+        options: Options,
+        wanted: Collection[str] | None,
+        threads: object,
+        inputs: Sequence[object],
+        outputs: Sequence[object],
+    ) -> Values | None:
+        values = super().prepared(given, options, wanted, threads, inputs, outputs)
+        return None if values is None or any(map(is_zero, values)) else values
+
+    def _execute(
+        self,
+        plan: Plan,
+        given: Sequence[object],
+        options: Options,
+        rows: Options,
+        out: Sequence[Array | None] | None,
+        accumulate: bool,
+    ) -> tuple[Array | None, ...]:
+        found = super()._execute(plan, given, options, rows, out, accumulate)
+        if any(map(is_zero, plan.names)) and not accumulate:
+            made = [array for array in found if array is not None]
+            for name, array in zip(plan.names[-len(made) :], made, strict=True):
+                if is_zero(name):
+                    array[...] = 0
+        return found
 
     def _expect(self, arrays: Sequence[Array | None], shapes: Mapping[str, Lengths]) -> None:
         """Refuse cotangents that do not have the shapes of inputs and output."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .._schema import show_shape
 from .arguments import by_position
+from .operator import OPERATORS
 from .types import Options, Typed
 
 if TYPE_CHECKING:
@@ -106,6 +107,29 @@ def compound(
                 for function, names, chosen in parts
             ]
         )
+
+    front_end.document(call)
+    return call
+
+
+def conditional(
+    function: Callable[..., FrameworkArray],
+    framework: str,
+    as_numbers: Callable[[str, object, object], object],
+) -> Callable[..., FrameworkArray]:
+    """Return the function of an operator whose first input is a condition.
+
+    `as_numbers` checks a condition and returns it as numbers like the second input.
+    """
+    op = OPERATORS[function.__name__]
+    front_end, names = FrameworkFunction(op, framework), op.signature.positional
+
+    def call(*inputs: object, **options: object) -> FrameworkArray:
+        inputs = by_position(front_end.label, names, inputs, options)
+        if len(inputs) > 1:
+            numbers = as_numbers(f"{front_end.label}: {names[0]}", *inputs[:2])
+            inputs = (numbers, *inputs[1:])
+        return function(*inputs, **options)
 
     front_end.document(call)
     return call

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .interface import Argument, Procedure
 
-PHASES = "forward", "backward", "double_backward"
+PHASES = "forward", "backward", "double_backward", "softmax_forward", "softmax_vjps"
 VARIANTS = "r4", "r8"
 INTRODUCTION = """\
 /* Calls of the kernels, generated from their interfaces. */

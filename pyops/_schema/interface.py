@@ -126,6 +126,23 @@ def elementwise() -> dict[str, Procedure]:
             Argument("status", "int32", "out"),
         ]
         found[phase] = Procedure("elementwise", phase, tuple(arguments))
+    return found | _softmax()
+
+
+def _softmax() -> dict[str, Procedure]:
+    """Return the procedures of softmax and its logarithm: the value, and all derivatives."""
+    shapes = {"forward": (("x",), ("y",)), "vjps": (("x", "gy", "hx"), ("gx", "dx", "dgy"))}
+    found = {}
+    for phase, (operands, results) in shapes.items():
+        arguments = [
+            *_values("int64", ("outer", "length", "inner")),
+            *_values("int32", ("logarithm", "threads", "accumulate", "wanted")),
+            *(Argument(n, "real", "in", ("*",)) for n in operands),
+            *(Argument(n, "real", "inout", ("*",)) for n in results),
+            Argument("status", "int32", "out"),
+        ]
+        name = f"softmax_{phase}"
+        found[name] = Procedure("elementwise", name, tuple(arguments))
     return found
 
 

@@ -7,9 +7,11 @@ of `jax.jit`, under grad, jvp, vmap and hessian. float64 needs jax_enable_x64.
 from .._call.compound import COMPOUNDS as _COMPOUNDS
 from .._call.compound import starred as _starred
 from .._call.framework import compound as _compound
+from .._call.framework import conditional as _conditional
 from .._call.operator import OPERATORS as _OPERATORS
 from ._distribute import distribute as distribute
 from ._distributed import DistributedGraph as DistributedGraph
+from ._function import as_numbers as _as_numbers
 from ._function import check as _check
 from ._function import function as _function
 from ._graph import Graph as Graph
@@ -29,3 +31,4 @@ __all__ = [
 
 globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
 globals().update({name: _compound(op, "jax", globals(), _check) for name, op in _COMPOUNDS.items()})
+globals()["where"] = _conditional(globals()["where"], "jax", _as_numbers)

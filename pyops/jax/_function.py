@@ -161,6 +161,18 @@ def check(label: str, array: object) -> jax.Array:
     return array
 
 
+def as_numbers(label: str, condition: object, like: object) -> object:
+    """Return a condition of booleans or integers as numbers like another array."""
+    if not isinstance(condition, (jax.Array, np.ndarray)):
+        raise TypeError(f"{label}: expected a jax.Array, got {type(condition).__name__}")
+    if condition.dtype in DTYPES or condition.dtype.name in TYPES:
+        return jax.lax.stop_gradient(jnp.asarray(condition))
+    if condition.dtype.kind not in "biu":
+        raise TypeError(f"{label}: expected booleans, integers or numbers, got {condition.dtype}")
+    kind = like.dtype if isinstance(like, (jax.Array, np.ndarray)) else DTYPES[0]
+    return (jnp.asarray(condition) != 0).astype(kind)
+
+
 def _rows(
     label: str, option: Indexed, rows: object, indices: IndexArrays, sizes: tuple[int, ...]
 ) -> jax.Array:

@@ -451,7 +451,7 @@ def _graph_of(machine: Machine[Value], given: Given[Value]) -> object:
 
 _X, _BIAS = {"x": REAL}, {"x": REAL, "weight": REAL, "bias": REAL}
 CALLS: dict[str, Call] = {
-    **{name: _of_operator(operator) for name, operator in OPERATORS.items()},
+    **{name: _of_operator(op) for name, op in OPERATORS.items() if name not in ("clip", "where")},
     "linear": Call(_BIAS, optional=frozenset({"bias"}), evaluate=_linear),
     "matmul": Call({"a": REAL, "b": REAL}, evaluate=_matmul),
     "transpose": Call(_X, evaluate=_transpose),

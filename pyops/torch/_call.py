@@ -285,3 +285,15 @@ def check(label: str, tensor: object) -> Tensor:
     if tensor.dtype in ANY_FLOAT:
         return tensor
     raise TypeError(f"{label}: expected float32 or float64, got {tensor.dtype}")
+
+
+def as_numbers(label: str, condition: object, like: object) -> object:
+    """Return a condition of booleans or integers as numbers like another tensor."""
+    if not isinstance(condition, Tensor):
+        raise TypeError(f"{label}: expected a torch.Tensor, got {type(condition).__name__}")
+    if condition.is_floating_point():
+        return condition.detach()
+    if condition.is_complex():
+        raise TypeError(f"{label}: expected booleans, integers or numbers, got {condition.dtype}")
+    kind = like.dtype if isinstance(like, Tensor) and like.is_floating_point() else torch.float32
+    return (condition if condition.dtype == torch.bool else condition != 0).to(kind)

@@ -10,7 +10,7 @@ from .complex_step import derivative
 
 OPERATORS = {n: op for n, op in operator.OPERATORS.items() if op.declaration == "elementwise"}
 REDUCTIONS = {n: OPERATORS[n] for n in ("sum", "mean", "max", "min")}
-FUNCTIONS = {n: op for n, op in OPERATORS.items() if n not in REDUCTIONS}
+FUNCTIONS = {f.name: OPERATORS[f.name] for f in PUBLIC}
 BINARY = [n for n, op in FUNCTIONS.items() if len(op.signature.inputs) == 2]
 UNARY = [n for n in FUNCTIONS if n not in BINARY]
 POSITIVE = [f.name for f in PUBLIC if f.positive]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._call.broadcast import Strides, make_layout, packed, spread
+from ..._call.elementwise import is_zero
 from ..._functions import CODES, FORMS, FUNCTIONS
 from .._arguments import Arguments, Table
 
@@ -36,6 +37,19 @@ class Elementwise(Arguments):
     wanted: int
     given: int
     layout: npt.NDArray[np.int64]
+
+
+class Softmax(Arguments):
+    """Arguments of softmax and its logarithm, for arrays [outer, length, inner]."""
+
+    outer: int
+    length: int
+    inner: int
+    logarithm: int
+    wanted: int
+    x: DeviceArray
+    gy: DeviceArray | None
+    hx: DeviceArray | None
 
 
 class Extreme(Arguments):
@@ -74,8 +88,61 @@ def backward(rt: Runtime, a: Elementwise) -> None:
 
 def double_backward(rt: Runtime, a: Elementwise) -> None:
     """Compute dx1, dx2 and dgy, as requested."""
+    _clear(a)
     forms = [6 + a.given, 9 + a.given, 3 + a.given] if a.given else [0, 0, 0]
     _evaluate(rt, a, OPERANDS, ["dx1", "dx2", "dgy"], forms)
+
+
+def softmax_forward(rt: Runtime, a: Softmax) -> None:
+    """Compute y."""
+    x = _along(a, a.x)
+    shifted = x - x.max(axis=1, keepdims=True)
+    powers = rt.xp.exp(shifted)
+    total = _sum(powers)
+    y = _along(a, a.array("y"))
+    found = shifted - rt.xp.log(total) if a.logarithm else powers / total
+    y[...] = y + found if a.accumulate else found
+
+
+def softmax_vjps(rt: Runtime, a: Softmax) -> None:
+    """Compute gx, dx and dgy, as requested."""
+    _clear(a)
+    x = _along(a, a.x)
+    p = rt.xp.exp(x - x.max(axis=1, keepdims=True))
+    p /= _sum(p)
+    g, h = (None if array is None else _along(a, array) for array in (a.gy, a.hx))
+    by_g = None if g is None else _sum(g if a.logarithm else p * g)
+    along_h = None if h is None else h - _sum(p * h)
+    found: dict[str, DeviceArray] = {}
+    if by_g is not None:
+        found["gx"] = g - p * by_g if a.logarithm else p * (g - by_g)
+    if along_h is not None:
+        found["dgy"] = along_h if a.logarithm else p * along_h
+    if by_g is not None and along_h is not None:
+        both = -by_g if a.logarithm else (g - by_g) * along_h
+        found["dx"] = p * (both * along_h if a.logarithm else both - _sum(p * both))
+    for bit, name in enumerate(("gx", "dx", "dgy")):
+        if a.wanted >> bit & 1:
+            out = _along(a, a.array(name))
+            out[...] = out + found[name] if a.accumulate else found[name]
+
+
+def _along(a: Softmax, array: DeviceArray | None) -> DeviceArray:
+    """Return an array as [outer, length, inner]."""
+    assert array is not None
+    return array.reshape(a.outer, a.length, a.inner)
+
+
+def _sum(array: DeviceArray) -> DeviceArray:
+    """Return sums along the axis, made in float64."""
+    return array.sum(axis=1, keepdims=True, dtype="float64").astype(array.dtype)
+
+
+def _clear(a: Arguments) -> None:
+    """Set the outputs to 0 that a plan names as such."""
+    for name, array in vars(a).items():
+        if is_zero(name) and not a.accumulate:
+            array[...] = 0
 
 
 def extreme_backward(rt: Runtime, a: Extreme) -> None:
@@ -146,7 +213,7 @@ def _evaluate(
 ) -> None:
     """Compute all requested results, each in a pass of its own."""
     table = np.ascontiguousarray(a.layout)
-    read = [a.array(name) if a.present >> i & 1 else None for i, name in enumerate(operands)]
+    read = [_operand(a, name) if a.present >> i & 1 else None for i, name in enumerate(operands)]
     read += [None] * (len(OPERANDS) - len(operands))
     function = Pass(a.code, a.operation, a.constant, a.divisor, a.accumulate, a.table)
     for bit, (name, form) in enumerate(zip(results, forms, strict=True)):
@@ -157,6 +224,12 @@ def _evaluate(
         some = [x if letter in needed else None for letter, x in zip("xyghk", read, strict=True)]
         axes = _axes(table.tobytes(), table.shape, len(operands), bit)
         _compute(rt, function, axes, some, out, form)
+
+
+def _operand(a: Elementwise, name: str) -> DeviceArray | None:
+    """Return an operand; those that options give are copied to the device."""
+    found: DeviceArray | npt.NDArray[np.generic] | None = a.array(name)
+    return a.table(found) if isinstance(found, np.ndarray) else found
 
 
 class Axes(NamedTuple):

@@ -199,3 +199,12 @@ def reduction(name: str) -> Callable[..., Tensor]:
         return function(x, dims, keepdims) if dims else x.clone()
 
     return reduced
+
+
+def along(function: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
+    """Return a function of torch along a dimension as one along an axis."""
+    return lambda x, *, axis: function(x, axis)
+
+
+def where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
+    return torch.where(condition != 0, x1, x2)

@@ -1,0 +1,198 @@
+"""Functions of three operands, one of which they return: `where` and `clip`.
+
+Their phases are forms of the kernel of second derivatives, which takes five operands.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from .broadcast import broadcast, element_strides
+from .elementwise import DECLARATION, INTERFACES, BroadcastPhase, plan_call
+from .operator import Operator
+from .phase import compiled
+from .plan import check_arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from .._schema import Procedure
+    from .broadcast import Lengths, Strides
+    from .phase import Phase
+    from .plan import Kernel, Plan
+    from .types import Array, Dtype, Options, Shaped
+
+KERNEL = "double_backward"
+Names = tuple[str, ...]
+
+
+class SelectionPhase(BroadcastPhase):
+    """Phase of a function of the table that selects."""
+
+    row: ClassVar[str]
+    """Name in the table."""
+    operands: ClassVar[dict[str, Names]]
+    """Names in the kernel of the inputs, gy and cotangents, for each phase; unread ones have others
+    that begin with "un"."""
+    results: ClassVar[dict[str, Names]]
+    """Names in the kernel of the outputs; those that are 0 have others that begin with "zero"."""
+
+    def __init__(self, op: Operator, name: str) -> None:
+        super().__init__(op, name)
+        self.kernel = KERNEL
+
+    def _compiled(self) -> dict[str, Kernel]:
+        return compiled(DECLARATION, KERNEL)
+
+    def _interface(self) -> Procedure:
+        return INTERFACES[KERNEL]
+
+    def _fixed(self, options: Mapping[str, object], dtype: Dtype) -> dict[str, Array]:
+        """Return operands that the options give."""
+        return {}
+
+    def output_shape(
+        self,
+        sizes: Mapping[str, int],
+        arrays: Sequence[Shaped | None],
+        options: Mapping[str, object],
+    ) -> Lengths:
+        self.checked(options)
+        held = zip(self.signature.inputs, arrays, strict=True)
+        return broadcast(self.caller, {name: array for name, array in held if array is not None})
+
+    def _make_plan(
+        self, given: Sequence[object], options: Options, wanted: Collection[str] | None
+    ) -> Plan:
+        _, split = self._split(given)
+        checked = self.checked(options)
+        requested = self._wants(wanted, split)
+        dtype, arrays = check_arrays(self.caller, self.slots, split)
+        held = zip(self.signature.inputs, arrays, strict=False)
+        inputs = {name: array for name, array in held if array is not None}
+        space = broadcast(self.caller, inputs)
+        shapes = {name: array.shape for name, array in inputs.items()} | {"gy": space}
+        self._expect(arrays, shapes)
+        outputs = self._shapes(requested, shapes)
+        operands: dict[str, tuple[Lengths, Strides]] = {
+            name: (array.shape, element_strides(array))
+            for name, array in zip(self.operands[self.name], arrays, strict=True)
+            if array is not None
+        }
+        results: ClassVar[dict[str, Names]] = {
+            name: shape
+            for name, shape in zip(self.results[self.name], outputs, strict=True)
+            if shape is not None
+        }
+        return plan_call(
+            self._variants,
+            KERNEL,
+            self.row,
+            space,
+            operands,
+            results,
+            dtype,
+            outputs,
+            fixed=self._fixed(checked, dtype),
+        )
+
+
+class WherePhase(SelectionPhase):
+    """Phase of `where`; the condition, an array of numbers to the kernel, has no derivative."""
+
+    row = "choose"
+    operands: ClassVar[dict[str, Names]] = {
+        "forward": ("x1", "hx1", "hx2"),
+        "backward": ("x1", "hx1", "hx2", "gy"),
+        "double_backward": ("x1", "un1", "un2", "gy", "un3", "hx1", "hx2"),
+        "jvp": ("x1", "un1", "un2", "un4", "un3", "hx1", "hx2"),
+    }
+    results: ClassVar[dict[str, Names]] = {
+        "forward": ("dgy",),
+        "backward": ("zero1", "dx1", "dx2"),
+        "double_backward": ("zero1", "zero2", "zero3", "dgy"),
+        "jvp": ("zero1", "zero2", "zero3", "dgy"),
+    }
+
+    def run(
+        self,
+        given: Sequence[object],
+        options: Options,
+        wanted: Collection[str] | None = None,
+        out: Sequence[Array | None] | None = None,
+        accumulate: bool = False,
+    ) -> tuple[Array | None, ...]:
+        if len(given) > 1:
+            given = [as_numbers(given[0], given[1]), *given[1:]]
+        return super().run(given, options, wanted, out, accumulate)
+
+    def _wants(self, wanted: Collection[str] | None, arrays: Sequence[object]) -> tuple[str, ...]:
+        condition, *others = self.signature.inputs
+        if wanted is None and self.name in ("backward", "double_backward"):
+            seeds = ["gy"] if self.name == "double_backward" else []
+            wanted = [*others, *seeds]
+        found = super()._wants(wanted, arrays)
+        if wanted is not None and condition in wanted:
+            raise ValueError(
+                f"{self.caller}: wanted: expected names of inputs that have a derivative, "
+                f"got {condition!r}"
+            )
+        return found
+
+
+class ClipPhase(SelectionPhase):
+    """Phase of `clip`; the bounds are operands of one element."""
+
+    row = "bound"
+    operands: ClassVar[dict[str, Names]] = {
+        "forward": ("x1",),
+        "backward": ("x1", "gy"),
+        "double_backward": ("x1", "un1", "gy"),
+        "jvp": ("x1", "un1", "gy"),
+    }
+    results: ClassVar[dict[str, Names]] = {
+        "forward": ("dgy",),
+        "backward": ("dx1",),
+        "double_backward": ("zero1", "dx1"),
+        "jvp": ("zero1", "dx1"),
+    }
+
+    def checked(self, options: Mapping[str, object]) -> Options:
+        found = super().checked(options)
+        least, most = found["min"], found["max"]
+        assert isinstance(least, float)
+        assert isinstance(most, float)
+        if least > most:
+            raise ValueError(f"{self.caller}: min: expected at most max={most}, got {least}")
+        return found
+
+    def _fixed(self, options: Mapping[str, object], dtype: Dtype) -> dict[str, Array]:
+        return {
+            name: np.full(1, number, dtype)
+            for name, number in zip(("hx1", "hx2"), options.values(), strict=True)
+        }
+
+
+class Selection(Operator):
+    """Operator that returns one of its operands, element by element."""
+
+    declaration = DECLARATION
+
+    def __init__(self, phase: type[SelectionPhase], declaration: Callable[..., object]) -> None:
+        self._phase = phase
+        super().__init__(declaration)
+
+    def _make_phase(self, name: str) -> Phase:
+        return self._phase(self, name)
+
+
+def as_numbers(condition: object, like: object) -> object:
+    """Return a condition as an array of numbers like others; what is no condition as it is."""
+    kind, dtype = getattr(condition, "dtype", None), getattr(like, "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind in "biu" and isinstance(dtype, np.dtype):
+        found: object = operator.ne(condition, 0).astype(dtype)
+        return found
+    return condition
