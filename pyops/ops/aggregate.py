@@ -100,8 +100,9 @@ def aggregate(
     -----
     Time O(E W) for E entries and messages of width W, a median as many passes over the entries as
     a number has bits. Memory beside inputs and results: none; for gradients of extremes and
-    medians 16 bits for each element of the result, for those of shared extremes, products, means
-    of powers, softmax, deviations and variances three float64, five for second derivatives.
+    medians 16 bits for each element of the result, for those of shared extremes without weights
+    two numbers of its type, for those of other shared extremes, products, means of powers, softmax,
+    deviations and variances three float64, five for second derivatives.
 
     In PyTorch Geometric `StdAggregation` returns 0 for a variance below 1e-5, and
     `PowerMeanAggregation` clamps messages; nothing is clamped here.

@@ -229,3 +229,34 @@ def test_ties_share_the_gradient(reduce, phase, dtype):
     got = problem.map(dtype).run(phase)
     expected = reference(problem, phase)
     assert_close(got, expected, 100 * np.finfo(dtype).eps)
+
+
+@both_types
+@pytest.mark.parametrize("ids", [False, True])
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_shares_of_split_rows(reduce, ids, dtype):
+    """Destinations of thousands of entries, ties, NaN and repeated edge ids, without weights."""
+    rng = np.random.default_rng(3)
+    src, dst = rng.integers(0, 40, 9_000), np.minimum(rng.integers(0, 300, 9_000) // 100, 2)
+    rows = rng.integers(0, 5_000, 9_000) if ids else np.arange(9_000)
+    graph = pyops.Graph(src, dst, num_src=40, num_dst=4)
+    graph = graph.with_edge_ids(rows, 5_000) if ids else graph
+    x, edge = (
+        rng.integers(-2, 3, shape).astype(dtype) for shape in ((40, 3), (graph.num_edges, 2))
+    )
+    x[src[dst == 1][0], 2] = np.nan
+    gy = rng.standard_normal((4, 5)).astype(dtype)
+    messages = np.concatenate([x[src], edge[rows]], axis=1)
+    best = np.maximum if reduce == "amax" else np.minimum
+    top = np.stack([best.reduce(messages[dst == i]) for i in range(3)])
+    attains = ~(messages < top[dst] if reduce == "amax" else messages > top[dst])
+    count = np.stack([attains[dst == i].sum(0) for i in range(3)])
+    shares = np.where(attains, gy[dst] / count[dst], 0)
+    expected = np.zeros(x.shape), np.zeros(edge.shape)
+    np.add.at(expected[0], src, shares[:, :3])
+    np.add.at(expected[1], rows, shares[:, 3:])
+    found = pyops.aggregate.backward(graph, x, edge, None, None, gy, reduce=reduce)[:2]
+    for one, other in zip(found, expected, strict=True):
+        assert np.array_equal(np.isnan(one), np.isnan(other))
+    found, expected = ([np.nan_to_num(a) for a in some] for some in (found, expected))
+    assert_close(found, expected, 200 * np.finfo(dtype).eps)
