@@ -110,17 +110,18 @@ def softmax_vjps(rt: Runtime, a: Softmax) -> None:
     x = _along(a, a.x)
     p = rt.xp.exp(x - x.max(axis=1, keepdims=True))
     p /= _sum(p)
-    g, h = (None if array is None else _along(a, array) for array in (a.gy, a.hx))
-    by_g = None if g is None else _sum(g if a.logarithm else p * g)
-    along_h = None if h is None else h - _sum(p * h)
     found: dict[str, DeviceArray] = {}
-    if by_g is not None:
+    if a.gy is not None:
+        g = _along(a, a.gy)
+        by_g = _sum(g if a.logarithm else p * g)
         found["gx"] = g - p * by_g if a.logarithm else p * (g - by_g)
-    if along_h is not None:
+    if a.hx is not None:
+        h = _along(a, a.hx)
+        along_h = h - _sum(p * h)
         found["dgy"] = along_h if a.logarithm else p * along_h
-    if by_g is not None and along_h is not None:
-        both = -by_g if a.logarithm else (g - by_g) * along_h
-        found["dx"] = p * (both * along_h if a.logarithm else both - _sum(p * both))
+        if a.gy is not None:
+            both = along_h * (-by_g if a.logarithm else g - by_g)
+            found["dx"] = p * (both if a.logarithm else both - _sum(p * both))
     for bit, name in enumerate(("gx", "dx", "dgy")):
         if a.wanted >> bit & 1:
             out = _along(a, a.array(name))
