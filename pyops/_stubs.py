@@ -196,10 +196,15 @@ def precision(op: Operator) -> tuple[inspect.Parameter, ...]:
 
 
 def of_call(op: Operator, types: Types, *keywords: inspect.Parameter) -> Iterator[Form]:
-    """Yield the overloads of a call: one, or those without and with alpha."""
+    """Yield the overloads of a call: one or two, without and with alpha or several results."""
+    from ._call.several import CHOICE, Several
+
     y = types.results(op)
     if op.signature.attention is None:
         yield Form(types, y, keywords)
+        if isinstance(op, Several):
+            each = f"tuple[Literal{[*op.signature.options[CHOICE].choices]}, ...]"
+            yield Form(types, f"tuple[{y}, ...]", (*keywords, keyword(CHOICE, each)))
     else:
         without = keyword("return_attention", "Literal[False]", False)
         yield Form(types, y, (*keywords, without))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from .._call.operator import Operator
+from .._call.several import Several
 
 if TYPE_CHECKING:
     from .._call.types import Array
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @functools.partial(
-    Operator,
+    Several,
     where={
         "no x": {"x_width": "0"},
         "no edge": {"edge_width": "0"},
@@ -85,7 +85,8 @@ def aggregate(
         Features z of the destination nodes.
     reduce : {"sum", "mean", "max", "min", "median", "mul", "powermean", "softmax", "std", "var", \
             "amax", "amin"}
-        Reduction of the messages.
+        Reduction of the messages. A tuple of these gives a tuple of results; `gy`, `dgy`, the
+        result of jvp and `out` of results are then tuples, too, and gradients by the inputs sums.
     temperature : float
         Factor of the messages in the softmax.
     power : float

@@ -66,15 +66,17 @@ class DegreeScaled:
         degrees = edges.counts(like).unsqueeze(1)
         if own is not None:
             own = own.masked_fill(degrees == 0, 0.0)
-        found: dict[str, Tensor] = {}
+        names = tuple(dict.fromkeys(_STATISTICS[kind] for kind in self.kinds))
+        graph, given = edges.graph, of_sources if messages is None else None
+        assert graph is not None
+        several = _ops.aggregate(graph, given, messages, reduce=names)
+        found: dict[str, Tensor] = dict(zip(names, several, strict=True))
+        if own is not None:
+            added = {name: own * degrees if name == "sum" else own for name in names}
+            found |= {n: found[n] + a for n, a in added.items() if n != "var"}
         parts = []
         for kind in self.kinds:
-            name = _STATISTICS[kind]
-            if name not in found:
-                found[name] = _statistic(edges, name, of_sources, messages)
-                if own is not None and name != "var":
-                    found[name] = found[name] + (own * degrees if name == "sum" else own)
-            value = found[name]
+            value = found[_STATISTICS[kind]]
             if kind == "StdAggregation":
                 value = value.clamp(min=_LEAST).sqrt()
                 value = value.masked_fill(value <= math.sqrt(_LEAST), 0.0)
@@ -106,12 +108,3 @@ def by_tower(rows: Tensor, towers: int) -> Tensor:
     """Return rows with an axis for the towers, whose columns are side by side."""
     found: Tensor = rows.unflatten(1, (towers, rows.shape[1] // towers))
     return found
-
-
-def _statistic(
-    edges: Edges, name: Statistic, of_sources: Tensor, messages: Tensor | None
-) -> Tensor:
-    graph = edges.graph
-    assert graph is not None
-    given = of_sources if messages is None else None
-    return _ops.aggregate(graph, given, messages, reduce=name)
