@@ -58,6 +58,8 @@ SIZES |= {"heads": 2, "num_bases": 2, "points": 9, "modes": 4, "max_degree": 2}
 SIZES |= {"num_spherical": 7, "num_radial": 6, "exponent": 5, "channels": 4, "middle": 3}
 """Sizes of the examples; those of options with a default are the defaults."""
 OTHER_SIZE = 3
+BOUNDS = {"min": 0.3, "max": 0.6}
+"""Options of `clip`, which have no defaults."""
 RESULTS = {
     "forward": "Returns the result, and `saved`, which the derivatives of the same inputs accept.",
     "backward": "Returns the gradients {}.",
@@ -232,6 +234,8 @@ def draw(name: str, op: Operator, shape: tuple[int, ...]) -> str:
     if name == "frequencies":
         return f"np.pi * np.arange(1, {shape[0] + 1})"
     shown = shape[0] if len(shape) == 1 else shape
+    if name == "condition":
+        return f"rng.random({shown}) < 0.5"
     if op.signature.inputs[name].shape[0].text == "...":  # where every function is defined
         return f"rng.uniform(0.1, 0.9, {shown})"
     return f"rng.standard_normal({shown})"
@@ -269,7 +273,7 @@ def example(op: Operator) -> str:
         )
     lines += [f"{name} = {draw(name, op, shape_of(op, name, sizes))}" for name in given]
     options = [
-        f"{o.name}={sizes[o.name]}"
+        f"{o.name}={BOUNDS.get(o.name) or sizes[o.name]}"
         for o in signature.options.values()
         if o.default is inspect.Parameter.empty
     ]

@@ -82,7 +82,7 @@ class SelectionPhase(BroadcastPhase):
             for name, array in zip(self.operands[self.name], arrays, strict=True)
             if array is not None
         }
-        results: ClassVar[dict[str, Names]] = {
+        results = {
             name: shape
             for name, shape in zip(self.results[self.name], outputs, strict=True)
             if shape is not None
