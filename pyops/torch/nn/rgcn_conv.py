@@ -9,17 +9,21 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import Parameter
 
-from .._call import is_tracing
+from ... import torch as _ops
+from ...graph import Graph
+from .._call import DTYPES, is_tracing
 from .._host import array_of, is_mapped
 from ._aggregating import Aggregating
 from ._edges.edge_index import EdgeIndex, check_device, integers
-from ._edges.layer_edges import Edges, by_relation
+from ._edges.layer_edges import Edges, by_relation, types_of_sources
 from ._linear import glorot, zeros
 
 if TYPE_CHECKING:
     from ._messages import Aggr, Flow
 
 Nodes: TypeAlias = "Tensor | tuple[Tensor | None, Tensor] | None"
+_LINEAR = "mean", "sum", "add"
+"""Reductions that commute with the products."""
 _LARGE = 2**26
 """Elements of the sums of all relations above which relations are summed one by one, unless most
 nodes have edges of most relations."""
@@ -183,6 +187,8 @@ class RGCNConv(Aggregating):
         x = edges.sources(x)
         width = weight.shape[-1] if not x.is_floating_point() else x.shape[1]
         rows = edges.num_dst * relations
+        if self._multiplies_first(edges, x, weight):
+            return self._of_messages(edges, x, types, weight)
         if not is_tracing(x) and rows * width > _LARGE and rows > 4 * edges.count:
             return self._one_by_one(edges, x, types, weight)
         if not x.is_floating_point():
@@ -199,6 +205,26 @@ class RGCNConv(Aggregating):
             return reduced.view(-1, relations * width) @ weight.flatten(0, 1)
         reduced = reduced.view(-1, *weight.shape[:3])
         return torch.einsum("nrbi,rbio->nbo", reduced, weight).flatten(1)
+
+    def _multiplies_first(self, edges: Edges, x: Tensor, weight: Tensor) -> bool:
+        """Return whether products of the edges are fewer than those of nodes and relations."""
+        linear = self.aggr_module is None and self.aggr in _LINEAR and self.num_blocks is None
+        plain = x.is_cpu and x.dtype == weight.dtype and x.dtype in DTYPES
+        packed = isinstance(edges.graph, Graph) and not is_tracing(x)
+        return linear and plain and packed and edges.num_dst * self.num_relations > 2 * edges.count
+
+    def _of_messages(self, edges: Edges, x: Tensor, types: Tensor, weight: Tensor) -> Tensor:
+        """Reduce messages that are products with the matrix of the relation of their edge."""
+        graph = edges.graph
+        assert graph is not None
+        relations = self.num_relations
+        of_types = types_of_sources(edges, types, relations, x.shape[0])
+        share = None
+        if self.aggr == "mean":
+            places = edges.dst.long() * relations + types
+            share = torch.bincount(places).to(x.dtype).reciprocal().index_select(0, places)
+        messages = _ops.segment_matmul(of_types, x, weight)
+        return _ops.aggregate(graph, None, messages, share, reduce="sum")
 
     def _one_by_one(self, edges: Edges, x: Tensor, types: Tensor, weight: Tensor) -> Tensor:
         out = weight.new_zeros(edges.num_dst, self.out_channels)

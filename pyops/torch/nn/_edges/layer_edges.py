@@ -250,6 +250,17 @@ def by_relation(edges: Edges, types: Tensor, relations: int, num_src: int) -> Ed
     return Edges(torch.stack([edges.src.long(), places]), graph, rows, 1, edges.given)
 
 
+def types_of_sources(edges: Edges, types: Tensor, relations: int, num_src: int) -> _graph.Graph:
+    """Return the graph from the sources of packed edges to the relations of the edges."""
+    index, owners = on_host(edges.index), on_host(types)
+
+    def pack() -> _graph.Graph:
+        src = index[1 - edges.into].numpy()
+        return _graph._restore(src, owners.numpy(), None, num_src, relations, len(src))
+
+    return cached([index, owners], ("types", edges.into, relations, num_src), pack)
+
+
 def edges_of(
     caller: str,
     edge_index: EdgeIndex,

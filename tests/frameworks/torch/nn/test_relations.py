@@ -84,6 +84,29 @@ def test_relations_of_two_kinds_of_nodes(large, monkeypatch):
         check_same(*relational((6, 5)), arguments, single=False)
 
 
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize("given", [*RELATIONAL[:2], {"aggr": "add"}, RELATIONAL[-1]], ids=str)
+def test_relations_of_few_edges(given, monkeypatch):
+    """Messages are multiplied before their sum where nodes and relations are more than edges."""
+    made = []
+    product = rgcn_conv.RGCNConv._of_messages
+
+    def counted(*arguments):
+        made.append(product(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(rgcn_conv.RGCNConv, "_of_messages", counted)
+    index, types = edges(NODES, NODES, EDGES // 3), relations()[: EDGES // 3]
+    original, drop_in = relational(**given)
+    check_same(original, drop_in, [draw(NODES, 6), index, types])
+    layer, x = drop_in.double(), draw(NODES, 6)
+    made.clear()
+    y = layer(x, pt.Graph(*index, NODES, NODES), types)
+    assert made or "flow" in given
+    monkeypatch.setattr(rgcn_conv, "_LINEAR", ())
+    torch.testing.assert_close(y, layer(x, pt.Graph(*index, NODES, NODES), types))
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("given", [{}, {"num_bases": 2}, {"aggr": "max"}], ids=str)
 def test_relations_compiled(given, packed):
