@@ -131,8 +131,10 @@ def quick_check(operator: Operator) -> float:
     rng = np.random.default_rng(0)
     signature = operator.signature
     if signature.output is ANY:
-        shapes = ((4, 1, 3), (5, 1)) if len(signature.inputs) == 2 else ((4, 5, 3),)
-        return testing.check_gradients(operator, *(rng.uniform(0.1, 0.9, s) for s in shapes))
+        shapes = ((4, 1, 3), (5, 1), (3,))[: len(signature.inputs)]
+        bounds = {"min": 0.0, "max": 1.0} if "min" in signature.options else {}
+        drawn = [rng.uniform(0.1, 0.9, shape) for shape in shapes]
+        return testing.check_gradients(operator, *drawn, **bounds)
     sizes = dict.fromkeys(signature.sizes, _OTHER_SIZE) | _SIZES
     options: Values = {
         name: sizes[name] if o.is_size else o.default for name, o in signature.options.items()
