@@ -132,9 +132,10 @@ def quick_check(operator: Operator) -> float:
     signature = operator.signature
     if signature.output is ANY:
         shapes = ((4, 1, 3), (5, 1), (3,))[: len(signature.inputs)]
-        bounds = {"min": 0.0, "max": 1.0} if "min" in signature.options else {}
         drawn = [rng.uniform(0.1, 0.9, shape) for shape in shapes]
-        return testing.check_gradients(operator, *drawn, **bounds)
+        if operator.name == "clip":
+            return testing.check_gradients(operator, *drawn, min=0.0, max=1.0)
+        return testing.check_gradients(operator, *drawn)
     sizes = dict.fromkeys(signature.sizes, _OTHER_SIZE) | _SIZES
     options: Values = {
         name: sizes[name] if o.is_size else o.default for name, o in signature.options.items()

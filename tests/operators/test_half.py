@@ -95,7 +95,7 @@ def test_elementwise(name, kind):
     expected = op.backward(*wide, rounded(y, kind).astype(np.float32), **options)
     assert_rounded(gradients, expected, [kind] * len(narrow))
     if len(narrow) > 1:
-        assert_rounded([op(narrow[0], wide[1], **options)], [y], [np.float32])
+        assert_rounded([op(narrow[0], *wide[1:], **options)], [y], [np.float32])
 
 
 @pytest.mark.parametrize("kind", TYPES)
