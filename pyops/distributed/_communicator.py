@@ -227,6 +227,55 @@ class Communicator:
 
         return distributed_radius_graph(self, positions, cutoff, cell, pbc, batch)
 
+    def knn_graph(
+        self,
+        positions: Values,
+        nearest: int,
+        *,
+        cell: Values | None = None,
+        pbc: npt.ArrayLike | None = None,
+        batch: npt.ArrayLike | None = None,
+    ) -> tuple[DistributedGraph, Values, Values]:
+        """Build the distributed graph of edges from the nearest other points to each point.
+
+        Points are numbered through all ranks, in their order; edges, their order and all values are
+        those of `pyops.knn_graph` for the points of all ranks. A rank gets the positions of points
+        of others that may be nearer than those of its own; see `radius_graph` for the order of
+        points.
+
+        Parameters
+        ----------
+        positions : array, shape (points of this rank, dim)
+        nearest, cell, pbc
+            As for `pyops.knn_graph`, the same on all ranks.
+        batch : array_like of int32 or int64, shape (points of this rank,), optional
+            The graph that each point belongs to; graphs may have points on several ranks.
+
+        Returns
+        -------
+        graph : DistributedGraph
+        vectors, offsets : array, shape (num_edges, dim)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `pyops.knn_graph`.
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> import pyops.distributed
+        >>> comm = pyops.distributed.Communicator(MPI.COMM_WORLD)
+        >>> graph, vectors, offsets = comm.knn_graph(np.array([[0.0], [1.0], [3.0]]), 1)
+        >>> vectors
+        array([[ 1.],
+               [-1.],
+               [-2.]])
+        """
+        from ._nearest import distributed_knn_graph
+
+        return distributed_knn_graph(self, positions, nearest, cell, pbc, batch)
+
     def sum(self, value: Any) -> Any:
         """Return the sum of a number, or of arrays of equal shapes, over all ranks.
 

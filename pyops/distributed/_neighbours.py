@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,8 @@ from ..neighbours import check_batch, check_cell, check_points, radius_graph
 from ._halo import by_rank, joined
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .._call.indices import Indices
     from ._communicator import Communicator
     from ._graph import DistributedGraph
@@ -34,36 +37,12 @@ def distributed_radius_graph(
     batch: npt.ArrayLike | None,
 ) -> Found:
     """See `Communicator.radius_graph`."""
-
-    def check() -> Counts:
-        fits = isinstance(positions, np.ndarray) and positions.shape[1:] in ((1,), (2,), (3,))
-        some = positions[:0] if fits else positions
-        radius_graph(some, cutoff, cell=cell, pbc=pbc, batch=None if batch is None else [])
-        if not np.isfinite(positions).all():
-            raise ValueError(f"{CALLER}: positions: expected finite numbers, got others")
-        return check_batch(CALLER, batch, len(positions))[0]
-
-    owner = comm._together(
-        CALLER,
-        check,
-        lambda _: (
-            positions.dtype.char,
-            positions.shape[1],
-            float(cutoff),
-            *(None if a is None else np.asarray(a).tolist() for a in (cell, pbc)),
-            batch is None,
-        ),
-    )
-    engine = comm._engine
-    ranges = joined(engine.gather(np.array([len(owner)]))[:, 0])
+    search = functools.partial(radius_graph, cutoff=cutoff, cell=cell, pbc=pbc)
+    own_points = distributed_points(comm, CALLER, search, positions, cell, pbc, batch)
+    x, owner, ranges = own_points.x, own_points.owner, own_points.ranges
+    engine, dim = comm._engine, positions.shape[1]
     first, last = ranges[comm.rank : comm.rank + 2].tolist()
-    x, dim = check_points(CALLER, positions), positions.shape[1]
-
-    def place() -> _Lattice:
-        graphs = None if batch is None else 1 + int(owner.max(initial=0))
-        return _lattice(x, float(cutoff), *check_cell(CALLER, cell, pbc, graphs, dim), owner)
-
-    lattice = comm._together(CALLER, place)
+    lattice = lattice_of(own_points, x, owner, np.full(len(x), float(cutoff)))
     farthest = -float(engine.min(np.array([-abs(lattice.place).max(initial=0)]))[0])
     own, around = comm._together(CALLER, lambda: _cells(lattice, owner, farthest))
     bits = x.view(np.int64)
@@ -88,24 +67,80 @@ def distributed_radius_graph(
     return graph, vectors, offsets, numbers
 
 
-class _Lattice(NamedTuple):
-    """Positions in units of the cell, the cutoff in these units, and periodic directions."""
+class Points(NamedTuple):
+    """Own points, their graphs, the first point of each rank, and cells with their directions."""
+
+    x: Values
+    owner: Counts
+    ranges: Counts
+    cells: Values
+    periodic: npt.NDArray[np.bool_]
+
+
+def distributed_points(
+    comm: Communicator,
+    caller: str,
+    search: Callable[..., object],
+    positions: Values,
+    cell: Values | None,
+    pbc: npt.ArrayLike | None,
+    batch: npt.ArrayLike | None,
+) -> Points:
+    """Check the points and options of all ranks.
+
+    `search` is the search of one rank, with its options.
+    """
+
+    def check() -> Counts:
+        fits = isinstance(positions, np.ndarray) and positions.shape[1:] in ((1,), (2,), (3,))
+        search(positions[:0] if fits else positions, batch=None if batch is None else [])
+        if not np.isfinite(positions).all():
+            raise ValueError(f"{caller}: positions: expected finite numbers, got others")
+        if float(abs(positions).max(initial=0)) > 1e150:
+            raise ValueError(f"{caller}: positions: expected numbers up to 1e150, got larger ones")
+        return check_batch(caller, batch, len(positions))[0]
+
+    owner = comm._together(
+        caller,
+        check,
+        lambda _: (
+            positions.dtype.char,
+            positions.shape[1],
+            *(None if a is None else np.asarray(a).tolist() for a in _options(search)),
+            batch is None,
+        ),
+    )
+    ranges = joined(comm._engine.gather(np.array([len(owner)]))[:, 0])
+    graphs = None if batch is None else 1 + int(owner.max(initial=0))
+    dim = positions.shape[1]
+    cells = comm._together(caller, lambda: check_cell(caller, cell, pbc, graphs, dim))
+    return Points(check_points(caller, positions), owner, ranges, *cells)
+
+
+def _options(search: Callable[..., object]) -> tuple[npt.ArrayLike | None, ...]:
+    """Return the options of a search, which are equal on all ranks."""
+    assert isinstance(search, functools.partial)
+    return tuple(search.keywords.values())
+
+
+class Lattice(NamedTuple):
+    """Positions in units of the cell, distances in these units, and periodic directions."""
 
     place: Values
     reach: Values
     periodic: npt.NDArray[np.bool_]
 
 
-def _lattice(
-    x: Values, cutoff: float, cells: Values, periodic: npt.NDArray[np.bool_], owner: Counts
-) -> _Lattice:
-    which = np.minimum(owner, len(cells) - 1)
-    inverse = np.linalg.inv(cells)
-    reach = cutoff * np.linalg.norm(inverse, axis=1)
-    return _Lattice(np.einsum("nd,ndk->nk", x, inverse[which]), reach[which], periodic[which])
+def lattice_of(points: Points, x: Values, owner: Counts, distances: Values) -> Lattice:
+    """Return points of the graphs `owner` with a distance around each, in units of the cells."""
+    which = np.minimum(owner, len(points.cells) - 1)
+    inverse = np.linalg.inv(points.cells)
+    reach = distances[:, None] * np.linalg.norm(inverse, axis=1)[which]
+    place = np.einsum("nd,ndk->nk", x, inverse[which])
+    return Lattice(place, reach, points.periodic[which])
 
 
-def _cells(lattice: _Lattice, owner: Counts, farthest: float) -> tuple[Counts, Counts]:
+def _cells(lattice: Lattice, owner: Counts, farthest: float) -> tuple[Counts, Counts]:
     """Return a key of the cell of each point, and those of all cells around these.
 
     Cells are no smaller than the cutoff, and rounding, of the largest coordinate of all ranks. So
@@ -152,21 +187,21 @@ def _fetch(engine: Engine, own: Counts, around: Counts, rows: Counts) -> Counts:
     which = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts - ends[0], counts)
     pairs = np.stack([having[each, 0], having[each, 1], needing[which, 1]], 1)
     pairs = pairs[pairs[:, 1] != pairs[:, 2]]
-    orders = _pushed(engine, pairs[:, [0, 2]], pairs[:, 1])
+    orders = pushed(engine, pairs[:, [0, 2]], pairs[:, 1])
     order = np.argsort(own, kind="stable")
     ends = [np.searchsorted(own[order], orders[:, 0], side) for side in ("left", "right")]
     counts = ends[1] - ends[0]
     which = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - ends[0], counts)
-    return _pushed(engine, rows[order[which]], np.repeat(orders[:, 1], counts))
+    return pushed(engine, rows[order[which]], np.repeat(orders[:, 1], counts))
 
 
 def _sent(engine: Engine, keys: Counts) -> Counts:
     """Send keys to ranks that depend on these alone; return those received, with the sender."""
     sender = np.full_like(keys, engine.rank)
-    return _pushed(engine, np.concatenate([keys, sender], 1), keys[:, 0] % engine.size)
+    return pushed(engine, np.concatenate([keys, sender], 1), keys[:, 0] % engine.size)
 
 
-def _pushed(engine: Engine, rows: Counts, to: Counts) -> Counts:
+def pushed(engine: Engine, rows: Counts, to: Counts) -> Counts:
     """Send each row to a rank; return those received, in the order of ranks."""
     order, counts = by_rank(to, engine.size)
     return engine.push(rows[order], counts)[0]

@@ -103,6 +103,12 @@ def test_radius_graph(mpi, ranks):
     passes(mpi, ranks, "neighbours", "same", "chained", "messages", "refusals")
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_knn_graph(mpi, ranks):
+    """Nearest points, against one rank, to the last bit."""
+    passes(mpi, ranks, "nearest", "same", "ties", "uneven", "messages", "refusals")
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_partitions(mpi, ranks):
     pytest.importorskip("pymetis")
