@@ -1,8 +1,10 @@
 """Matrix of exponentials E and the derivatives of F, the sum over the samples of  a^T E b.
 
-    E_mj = exp(-mu_m t_j),  t_j = j / (n - 1)
+    E_mj = exp(-mu_m t_j) cas(w_m t_j),  t_j = j / (n - 1),  cas = cos + sin
 
-The transform has cotangent a and input b; its transpose has input a and cotangent b.
+Without frequencies w, cas is 1. C is E with the frequencies negated: the derivatives of E by mu and
+w are -t E and t C, those of C are -t C and -t E. The transform has cotangent a and input b; its
+transpose has input a and cotangent b.
 """
 
 from __future__ import annotations
@@ -17,24 +19,40 @@ if TYPE_CHECKING:
 
 
 class Laplace:
-    """Poles and points of a call, with E and its derivatives by the poles."""
+    """Parameters and points of a call, with E, C and their derivatives by the parameters."""
 
     def __init__(self, rt: Runtime, a: LnoDecode | LnoEncode) -> None:
         self.a, self.rt = a, rt
         self.t = rt.xp.arange(a.points, dtype=a.poles.dtype) / max(1, a.points - 1)
         self.values = rt.xp.exp(-a.poles[:, None] * self.t)
+        self.conjugate = self.values
+        if a.frequencies is not None:
+            wide = rt.xp.arange(a.points, dtype="d") / max(1, a.points - 1)
+            angles = a.frequencies[:, None].astype("d") * wide  # may be many turns
+            cos, sin = (f(angles).astype(a.poles.dtype) for f in (rt.xp.cos, rt.xp.sin))
+            self.values, self.conjugate = self.values * (cos + sin), self.values * (cos - sin)
 
-    def matrix(self, order: int) -> DeviceArray:
-        """Return E, or its derivative of some order."""
-        return self.values * (-self.t) ** order if order else self.values
+    def matrix(self, order: int, by_frequencies: bool) -> DeviceArray:
+        """Return E, or its derivative of some order by the poles, or once by the frequencies."""
+        table = self.conjugate if by_frequencies else self.values
+        if not order:
+            return table
+        found = table * (-self.t) ** order
+        return -found if by_frequencies else found
 
-    def by_points(self, a: DeviceArray | None, order: int = 0) -> DeviceArray:
+    def by_points(
+        self, a: DeviceArray | None, order: int = 0, by_frequencies: bool = False
+    ) -> DeviceArray:
         """Return a E, or the product with a derivative of E."""
-        return self.rt.matmul(required(a), self.matrix(order), precision=self.a.precision)
+        matrix = self.matrix(order, by_frequencies)
+        return self.rt.matmul(required(a), matrix, precision=self.a.precision)
 
-    def by_modes(self, b: DeviceArray | None, order: int = 0) -> DeviceArray:
+    def by_modes(
+        self, b: DeviceArray | None, order: int = 0, by_frequencies: bool = False
+    ) -> DeviceArray:
         """Return E b, or the product with a derivative of E."""
-        return self.rt.matmul(required(b), self.matrix(order).T, precision=self.a.precision)
+        matrix = self.matrix(order, by_frequencies)
+        return self.rt.matmul(required(b), matrix.T, precision=self.a.precision)
 
     def store(self, out: DeviceArray, *terms: DeviceArray | None) -> None:
         """Store the sum of the terms that are not None."""
@@ -42,7 +60,9 @@ class Laplace:
 
     def gradient(self, a: DeviceArray | None, b: DeviceArray | None) -> None:
         if self.a.gpoles is not None:
-            self.store(self.a.gpoles, self._by_poles(a, b, 1))
+            self.store(self.a.gpoles, self._moment(a, b, 1))
+        if self.a.gfrequencies is not None:
+            self.store(self.a.gfrequencies, self._moment(a, b, 1, True))
 
     def second(
         self,
@@ -53,23 +73,40 @@ class Laplace:
         da: DeviceArray | None,
         db: DeviceArray | None,
     ) -> None:
-        """Compute the gradients of the derivative of F along ha, hb and hpoles."""
-        hpoles, dpoles = self.a.hpoles, self.a.dpoles
+        """Compute the gradients of the derivative of F along ha, hb, hpoles and hfrequencies."""
+        p, q = tangents = self.a.hpoles, self.a.hfrequencies
         if da is not None:
-            by_poles = None if hpoles is None else self.by_modes(b, 1) * hpoles
-            self.store(da, None if hb is None else self.by_modes(hb), by_poles)
+            along = [
+                None if h is None else self.by_modes(b, 1, bool(i)) * h
+                for i, h in enumerate(tangents)
+            ]
+            self.store(da, None if hb is None else self.by_modes(hb), *along)
         if db is not None:
-            by_poles = None if hpoles is None else self.by_points(required(a) * hpoles, 1)
-            self.store(db, None if ha is None else self.by_points(ha), by_poles)
-        if dpoles is not None:
+            along = [
+                None if h is None else self.by_points(required(a) * h, 1, bool(i))
+                for i, h in enumerate(tangents)
+            ]
+            self.store(db, None if ha is None else self.by_points(ha), *along)
+        for i, out in enumerate((self.a.dpoles, self.a.dfrequencies)):
+            if out is None:
+                continue
+            # By poles and frequencies: t^2 E, - t^2 C; - t^2 C, - t^2 E.
             self.store(
-                dpoles,
-                None if ha is None else self._by_poles(ha, b, 1),
-                None if hb is None else self._by_poles(a, hb, 1),
-                None if hpoles is None else hpoles * self._by_poles(a, b, 2),
+                out,
+                None if ha is None else self._moment(ha, b, 1, bool(i)),
+                None if hb is None else self._moment(a, hb, 1, bool(i)),
+                None if p is None else p * self._moment(a, b, 2, bool(i)),
+                None if q is None else (-q if i else q) * self._moment(a, b, 2, not i),
             )
 
-    def _by_poles(self, a: DeviceArray | None, b: DeviceArray | None, order: int) -> DeviceArray:
-        """Return a derivative of F by the poles, summed over the samples in float64."""
+    def _moment(
+        self,
+        a: DeviceArray | None,
+        b: DeviceArray | None,
+        order: int,
+        by_frequencies: bool = False,
+    ) -> DeviceArray:
+        """Return a derivative of F by a parameter, summed over the samples in float64."""
         a = required(a)
-        return (a * self.by_modes(b, order)).sum(axis=0, dtype="d").astype(a.dtype)
+        products = a * self.by_modes(b, order, by_frequencies)
+        return products.sum(axis=0, dtype="d").astype(a.dtype)

@@ -194,16 +194,16 @@ def _check_sizes(phase: Phase, arrays: Sequence[Array | None], points: int) -> N
 
 
 class _Table(Protocol):
-    """Matrix (points, modes) of own points that depends on a parameter."""
+    """Matrix (points, modes) of own points that depends on parameters."""
 
     def value(self) -> Values:
         """Return the matrix."""
 
     def along(self) -> Values:
-        """Return its derivative in the direction h of the parameter."""
+        """Return its derivative in the directions h of the parameters."""
 
-    def gradient(self, first: Values | None, second: Values | None) -> Values:
-        """Return the gradient of <first, matrix> + <second, derivative in the direction h>."""
+    def gradients(self, first: Values | None, second: Values | None) -> list[Values]:
+        """Return the gradients of <first, matrix> + <second, derivative in the directions h>."""
 
 
 class _Basis:
@@ -264,6 +264,9 @@ class _Basis:
         found = by_q + self._q @ symmetric
         return self._masked(np.linalg.solve(self._r, found.T).T)
 
+    def gradients(self, first: Values | None, second: Values | None) -> list[Values]:
+        return [self.gradient(first, second)]
+
     def _dots(self, a: Values, b: Values) -> Values:
         return self._engine.sum(a.T @ b)
 
@@ -286,38 +289,66 @@ def _over(columns: Values, r: Values) -> Values:
 
 
 class _Exponentials:
-    """Exponentials of the poles at own points; at t = 0 they depend on no pole."""
+    """Exponentials of the poles, times cas of the angles at own points, and their derivatives.
+
+    The conjugate has the frequencies negated: derivatives by poles and frequencies are -t times the
+    exponentials and t times the conjugate; those of the conjugate are -t times the conjugate and -t
+    times the exponentials. At t = 0 they depend on no pole.
+    """
 
     def __init__(
         self,
         comm: Communicator,
-        poles: Values,
-        h: Values | None,
+        parameters: Sequence[Values | None],
+        h: Sequence[Values | None],
         lengths: Counts,
     ) -> None:
         first, last, count = joined(lengths)[[comm.rank, comm.rank + 1, -1]]
         self._engine, self._h = comm._engine, h
         self._t: Values = np.arange(first, last)[:, None] / max(1, count - 1)
+        poles, frequencies = parameters
+        self._oscillates = frequencies is not None
+        self._values, self._conjugate = self._tables(poles, frequencies)
+
+    def _tables(self, poles: Values | None, frequencies: Values | None) -> tuple[Values, Values]:
+        assert poles is not None
+        t = self._t
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            self._values: Values = np.exp(-self._t * poles.astype(np.float64))
-        self._values[self._t[:, 0] == 0] = 1
+            decay: Values = np.exp(-t * poles.astype(np.float64))
+            tables = decay, decay
+            if frequencies is not None:
+                angles = t * frequencies.astype(np.float64)
+                cos, sin = np.cos(angles), np.sin(angles)
+                tables = decay * (cos + sin), decay * (cos - sin)
+        for table in tables:
+            table[t[:, 0] == 0] = 1
+        return tables
 
     def value(self) -> Values:
         return self._values
 
     def along(self) -> Values:
-        assert self._h is not None
-        found: Values = self._values * self._h
-        found *= -self._t
+        by_poles, by_frequencies = self._h
+        found: Values = np.zeros_like(self._values)
+        if by_poles is not None:
+            found -= self._t * self._values * by_poles
+        if by_frequencies is not None:
+            found += self._t * self._conjugate * by_frequencies
         return found
 
-    def gradient(self, first: Values | None, second: Values | None) -> Values:
-        total = np.zeros(self._values.shape[1])
+    def gradients(self, first: Values | None, second: Values | None) -> list[Values]:
+        by_poles, by_frequencies = self._h
+        found = np.zeros((1 + self._oscillates, self._values.shape[1]))
+        tables = (-self._t * self._values, self._t * self._conjugate)[: len(found)]
         if first is not None:
-            total -= (self._t * self._values * first).sum(0)
+            found += [(table * first).sum(0) for table in tables]
         if second is not None:
-            total += (self._t**2 * self._values * second).sum(0) * self._h
-        return self._engine.sum(total)
+            again = [(self._t * table * second).sum(0) for table in tables]
+            if by_poles is not None:
+                found -= [by_poles * moment for moment in again]
+            if by_frequencies is not None:
+                found += [-by_frequencies * again[1], by_frequencies * again[0]]
+        return list(self._engine.sum(found))
 
 
 def _transform(
@@ -330,32 +361,33 @@ def _transform(
     """Return the outputs of a transform, or of its transpose, by name.
 
     Both are derivatives of F = sum over samples of a^T E b, with values a at the points, modes b
-    and a matrix E that depends on a parameter. First derivatives are those of F, second ones those
-    of F(ha, b) + F(a, hb) + the derivative of F in the direction h of the parameter.
+    and a matrix E that depends on parameters. First derivatives are those of F, second ones those
+    of F(ha, b) + F(a, hb) + the derivative of F in the directions h of the parameters.
     """
     signature = phase.signature
-    (moved, parameter), (result,) = signature.inputs, signature.results
+    (moved, *parameters), (result,) = signature.inputs, signature.results
     encodes = is_distributed(signature.inputs[moved].shape)
     names = (moved, "g" + result) if encodes else ("g" + result, moved)
     a, b = (held.get(n) for n in names)
-    ha, hb, h = (held.get("h" + n) for n in (*names, parameter))
+    ha, hb, *h = (held.get("h" + n) for n in (*names, *parameters))
     if phase.name in ("forward", "backward"):
-        ha, hb, along = a, b, None  # F, by its terms below
+        ha, hb, h = a, b, [None for _ in parameters]  # F, by its terms below
         pairs = [(a, b)]
     else:
-        along = h
         pairs = [(ha, b), (a, hb)]
+    along = any(some is not None for some in h)
     tag = "g" if phase.name == "backward" else "d"
+    by_parameters = [tag + name for name in parameters]
     first = second = None
-    if tag + parameter in shapes:
+    if not shapes.keys().isdisjoint(by_parameters):
         first = _added([_product(x, y) for x, y in pairs])
-        second = _product(a, b) if along is not None else None
+        second = _product(a, b) if along else None
     table: _Table
     if signature.name.startswith("ono_"):
-        table = _Basis(comm, held[parameter], along)
+        table = _Basis(comm, held[parameters[0]], h[0])
     else:
-        table = _Exponentials(comm, held[parameter], along, lengths)
-    matrices = [table.value(), None if along is None else table.along()]
+        table = _Exponentials(comm, [held.get(n) for n in parameters], h, lengths)
+    matrices = [table.value(), table.along() if along else None]
     by_points, by_modes = tag + names[0], tag + names[1]
     if phase.name == "forward":
         by_points, by_modes = ("", result) if encodes else (result, "")
@@ -367,8 +399,10 @@ def _transform(
             found[by_modes] += x @ matrix
     if by_modes in shapes:
         found[by_modes] = comm._engine.sum(found[by_modes])
-    if tag + parameter in shapes:
-        found[tag + parameter] += table.gradient(first, second)
+    if not shapes.keys().isdisjoint(by_parameters):
+        for name, gradient in zip(by_parameters, table.gradients(first, second), strict=False):
+            if name in shapes:
+                found[name] += gradient
     return found
 
 

@@ -92,23 +92,27 @@ def call_over_devices(
     if isinstance(op, Reduction):
         of_rows = cast("Callable[..., jax.Array]", function)  # one array
         return _reduced(op, label, of_rows, axis, given[0], chosen)
-    _check_shapes(op, label, axis, given, chosen)
+    _check_shapes(op, label, axis, arrays, chosen)
     if op.name == "orthonormalize":
         return _orthonormalized(axis, given[0])
-    x, parameter = given
+    x, *parameters = given
     if op.name.startswith("ono_"):
-        table = _orthonormalized(axis, parameter)
+        table = _orthonormalized(axis, parameters[0])
     else:
-        table = _exponentials(axis, parameter, chosen.get(_POINTS, x.shape[-1]))
+        table = _exponentials(axis, parameters, chosen.get(_POINTS, x.shape[-1]))
     return _summed(axis, x @ table) if op.name.endswith("_encode") else x @ table.T
 
 
 def _check_shapes(
-    op: Operator, label: str, axis: str, arrays: Sequence[jax.Array], options: Values
+    op: Operator, label: str, axis: str, arrays: Sequence[jax.Array | None], options: Values
 ) -> None:
     """Check the shapes of arrays as those with the points of all devices."""
-    size, whole = jax.lax.axis_size(axis), []
+    size = jax.lax.axis_size(axis)
+    whole: list[jax.ShapeDtypeStruct | None] = []
     for array, declared in zip(arrays, op.signature.inputs.values(), strict=True):
+        if array is None:
+            whole.append(None)
+            continue
         if array.ndim in [len(form) for form in declared.forms[1:]]:
             raise ValueError(
                 f"{label}: {declared.name}: expected shape (points, modes) over devices, got "
@@ -188,11 +192,18 @@ def _factors_jvp(
     return (q, inverse), (w - q @ u, -inverse @ u)
 
 
-def _exponentials(axis: str, poles: jax.Array, points: int) -> jax.Array:
-    """Return exponentials of the poles at own points; at t = 0 they depend on no pole."""
+def _exponentials(axis: str, parameters: Sequence[jax.Array], points: int) -> jax.Array:
+    """Return exponentials of the poles at own points; at t = 0 they depend on no pole.
+
+    If there are frequencies, they are multiplied by cos + sin of the angles.
+    """
     places = _wide(jax.lax.axis_index(axis)) * points + jnp.arange(points)
     t = places[:, None] / max(1, jax.lax.axis_size(axis) * points - 1)
-    return jnp.exp(jnp.where(t == 0, 0, -t * _wide(poles))).astype(poles.dtype)
+    exponents, *angles = (jnp.where(t == 0, 0, t * _wide(p)) for p in parameters)
+    found = jnp.exp(-exponents)
+    for angle in angles:
+        found = found * (jnp.cos(angle) + jnp.sin(angle))
+    return found.astype(parameters[0].dtype)
 
 
 def _reduced(

@@ -15,10 +15,18 @@ if TYPE_CHECKING:
 def lno_encode(
     u: Annotated[Array, "num_samples, points"],
     poles: Annotated[Array, "modes"],
+    frequencies: Annotated[Array, "modes"] | None = None,
 ) -> Annotated[Array, "num_samples, modes"]:
     r"""Laplace transform of functions on [0, 1], the encoder of a Laplace neural operator.
 
-    .. math:: y_{sm} = \sum_j e^{-\mu_m t_j} u_{sj}, \qquad t_j = j / (n - 1)
+    .. math:: y_{sm} = \sum_j e^{-\mu_m t_j} \operatorname{cas}(\omega_m t_j) u_{sj},
+       \qquad t_j = j / (n - 1), \quad \operatorname{cas} = \cos + \sin
+
+    Without frequencies cas is 1. A pair of complex poles :math:`-\mu \pm i \omega` is two modes of
+    decay rate :math:`\mu` with the frequencies :math:`\omega` and :math:`-\omega`, which span the
+    cosine and the sine. With y and y' of these two, the transform :math:`\sum_j e^{(-\mu + i
+    \omega) t_j} u_{sj}` has the real part :math:`(y + y') / 2` and the imaginary part
+    :math:`(y - y') / 2`.
 
     Parameters
     ----------
@@ -26,6 +34,8 @@ def lno_encode(
         Values of the functions at n equidistant points t; a single point is t = 0.
     poles : array, shape (modes,)
         Decay rates mu.
+    frequencies : array, shape (modes,), optional
+        Angular frequencies omega; without them all are 0.
 
     Returns
     -------
@@ -40,5 +50,5 @@ def lno_encode(
     References
     ----------
     Cao, Goswami and Karniadakis, Laplace neural operator for solving differential equations,
-    arXiv:2303.10528; this real form is that of the Fortran library athena.
+    arXiv:2303.10528; real poles are those of the Fortran library athena.
     """

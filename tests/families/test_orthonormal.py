@@ -86,6 +86,32 @@ def test_known_numbers():
     assert scaled.tolist() == [[10, 1], [30, 2]]
 
 
+@both_dtypes
+def test_complex_poles(dtype, rng):
+    """Modes with frequencies of both signs are pairs of complex poles, also after many turns."""
+    t = np.linspace(0, 1, 50)
+    decay, turns = rng.uniform(-1, 4, 6).astype(dtype), rng.uniform(0, 2000, 6).astype(dtype)
+    powers = np.exp((-decay + 1j * turns.astype("d")) * t[:, None])
+    poles, frequencies = np.concatenate([decay, decay]), np.concatenate([turns, -turns])
+    u = rng.standard_normal((9, 50)).astype(dtype)
+    first, second = np.split(pyops.lno_encode(u, poles, frequencies), 2, axis=1)
+    close = {"rtol": 0, "atol": 300 * np.finfo(dtype).eps + 1e-10}  # angles are doubles
+    np.testing.assert_allclose((first + second) / 2 + 0.5j * (first - second), u @ powers, **close)
+    residues = rng.standard_normal((9, 6, 2)).astype(dtype) @ np.array([1, 1j])
+    x = np.concatenate([residues.real - residues.imag, residues.real + residues.imag], axis=1) / 2
+    y = pyops.lno_decode(x.astype(dtype), poles, frequencies, points=50)
+    np.testing.assert_allclose(y, (residues @ powers.T).real, **close)
+
+
+def test_infinite_frequencies():
+    """At t = 0 nothing depends on them."""
+    u, one = np.array([[3.0, 0.0]]), np.ones(1)
+    assert np.isnan(pyops.lno_encode(u, one, np.array([np.inf]))).all()
+    assert pyops.lno_encode(u[:, :1], one, np.array([np.inf])).tolist() == [[3]]
+    gradients = pyops.lno_encode.backward(u[:, :1], one, one, np.ones((1, 1)))
+    assert [g.tolist() for g in gradients] == [[[1]], [0], [0]]
+
+
 DEPENDENT = [0, 2, 3, 6, 7]
 
 

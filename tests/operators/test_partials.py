@@ -43,14 +43,15 @@ def by_hand(problem, name, number, dtype=None, **keywords):
         more = indices, pairs
     else:
         known = {}
-        for form, x in zip(forms, blocks, strict=True):
+        for form, x in [pair for pair in zip(forms, blocks, strict=True) if pair[1] is not None]:
             for size, length in zip(form, x.shape, strict=True):
                 if size.text.isidentifier():
                     known[size.text] = length
         shape = problem.arrays["gy"].shape
         known |= {s.text: n for s, n in zip(op.signature.output, shape, strict=True)}
         known |= {o.name: problem.options[o.name] for o in declared if o.is_size}
-        known |= {"modes": known.get("modes", min(inputs[-1].shape))}
+        if "modes" not in known:
+            known["modes"] = min(inputs[-1].shape)
         indices = [known[n] for n in words_of(op.name) if n in known]
         more = ([*indices, *codes],)
     gy = problem.arrays["gy"]

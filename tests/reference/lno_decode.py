@@ -1,11 +1,9 @@
-from .lno_encode import exponentials
-from .lno_encode import points as points_of
+from .lno_encode import by_poles, exponentials
 
 
-def forward(x, poles, *, points):
-    return x @ exponentials(poles, points).T
+def forward(x, poles, frequencies=None, *, points):
+    return x @ exponentials(poles, frequencies, points).T
 
 
-def backward(x, poles, gy, *, points):
-    t, e = points_of(points)[:, None], exponentials(poles, points)
-    return gy @ e, -((gy @ (t * e)) * x).sum(0)
+def backward(x, poles, frequencies, gy, *, points):
+    return gy @ exponentials(poles, frequencies, points), *by_poles(gy, x, poles, frequencies)

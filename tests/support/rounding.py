@@ -51,7 +51,7 @@ def _bounding(problem, **options):
 def _sums(problem, phase):
     """Return the sums of the magnitudes of terms, which linear operators may also subtract."""
     if not problem.op.signature.linear:
-        return reference(_magnitudes(problem), phase)
+        return _largest([reference(some, phase) for some in _magnitudes(problem)])
     names = [n for n in problem.names(phase) if problem.arrays[n] is not None]
     zeros = problem.having(**{n: np.zeros_like(problem.arrays[n]) for n in names})
     alone = [reference(zeros.having(**{n: abs(problem.arrays[n])}), phase) for n in names]
@@ -60,11 +60,27 @@ def _sums(problem, phase):
     ]
 
 
+def _largest(runs):
+    """Return the largest magnitudes of results of several runs."""
+    return [
+        None if some[0] is None else np.max([abs(a) for a in some], axis=0)
+        for some in zip(*runs, strict=True)
+    ]
+
+
 def _magnitudes(problem):
-    """Return absolute inputs; at negative poles exponentials are largest, terms of one sign."""
+    """Return problems with absolute inputs, of which one has terms of one sign in each result.
+
+    At negative poles and without oscillations exponentials are largest. The second derivatives by
+    poles and by frequencies have terms of one sign with tangents of frequencies of either sign.
+    """
     problem = problem.map(np.abs)
     poles = {name: -a for name, a in problem.arrays.items() if "poles" in name and a is not None}
-    return problem.having(**poles)
+    problem = problem.having(**poles)
+    if not poles or (frequencies := problem.arrays["frequencies"]) is None:
+        return [problem]
+    problem = problem.having(frequencies=0 * frequencies)
+    return [problem, problem.having(hfrequencies=-problem.arrays["hfrequencies"])]
 
 
 def _sensitivities(problem, phase, eps, times=40):

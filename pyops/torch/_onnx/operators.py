@@ -172,19 +172,28 @@ def radial_basis(distances: Tensor, frequencies: Tensor, *, exponent: int) -> Te
     return envelope.unsqueeze(1) * (distances.unsqueeze(1) * frequencies).sin()
 
 
-def _exponentials(poles: Tensor, points: int) -> Tensor:
-    """Return exponentials at equidistant points from 0 to 1, one row per point."""
+def _exponentials(poles: Tensor, frequencies: Tensor | None, points: int) -> Tensor:
+    """Return exponentials at equidistant points from 0 to 1, one row per point.
+
+    If there are frequencies, they are multiplied by cos + sin of the angles.
+    """
     positions = torch.arange(points, dtype=poles.dtype, device=poles.device)
     steps = torch.full_like(positions[:1], points - 1).clamp(min=1)
-    return (-(positions / steps).unsqueeze(1) * poles).exp()
+    t = (positions / steps).unsqueeze(1)
+    decaying = (-t * poles).exp()
+    if frequencies is None:
+        return decaying
+    return decaying * ((t * frequencies).cos() + (t * frequencies).sin())
 
 
-def lno_encode(u: Tensor, poles: Tensor) -> Tensor:
-    return u @ _exponentials(poles, u.shape[1])
+def lno_encode(u: Tensor, poles: Tensor, frequencies: Tensor | None = None) -> Tensor:
+    return u @ _exponentials(poles, frequencies, u.shape[1])
 
 
-def lno_decode(x: Tensor, poles: Tensor, *, points: int) -> Tensor:
-    return x @ _exponentials(poles, points).T
+def lno_decode(
+    x: Tensor, poles: Tensor, frequencies: Tensor | None = None, *, points: int
+) -> Tensor:
+    return x @ _exponentials(poles, frequencies, points).T
 
 
 def softplus(x: Tensor) -> Tensor:
