@@ -88,7 +88,7 @@ def _bits(array: Any) -> Any:
     return None if array is None else array.view(HALF)
 
 
-def _wide(array: Any) -> Any:
+def widened(array: Any) -> Any:
     """Return an array in float32 if it has half precision."""
     if not is_half(array):
         return array
@@ -97,7 +97,8 @@ def _wide(array: Any) -> Any:
     source = np.ascontiguousarray(array, _native(array))
     wide = new_array(array.shape, np.dtype(np.float32))
     convert = getattr(_kernels.pyops_half_precision, f"widen_{TYPES[array.dtype.name]}")
-    convert(source.size, team(), _bits(source).reshape(-1), wide.reshape(-1))
+    if source.size:
+        convert(source.size, team(), _bits(source).reshape(-1), wide.reshape(-1))
     return wide
 
 
@@ -105,15 +106,29 @@ def round_bits(array: Array, half: str) -> Array:
     """Return float32 rounded to bf16 or fp16, as 16-bit integers."""
     bits = new_array(array.shape, HALF)
     convert = getattr(_kernels.pyops_half_precision, f"round_{half}")
-    convert(array.size, team(), np.ascontiguousarray(array).reshape(-1), bits.reshape(-1))
+    if array.size:
+        convert(array.size, team(), np.ascontiguousarray(array).reshape(-1), bits.reshape(-1))
     return bits
 
 
-def _rounded(array: Any, kind: Any) -> Any:
+def rounded(array: Any, kind: Any) -> Any:
     """Return float32 in a type that may be one of half precision."""
     if type(array) is not np.ndarray or getattr(kind, "name", None) not in TYPES:
         return array.astype(kind, copy=False)
     return round_bits(array, TYPES[kind.name]).view(kind)
+
+
+def output_types(phase: Phase, arrays: Sequence[object]) -> tuple[list[object], object]:
+    """Return the types of the outputs of a call, and that of its result, given its arrays."""
+    inputs = arrays[: len(phase.signature.inputs)]
+    types: list[object] = [_native(a) for a in inputs]
+    halves = {t for t in types if getattr(t, "name", None) in TYPES}
+    single = np.dtype(np.float32)
+    result = result_type(phase.signature, phase.caller, types, halves, single)
+    pairs = zip(phase.signature.inputs, types, strict=False)
+    gradients = {tag + name: kind for name, kind in pairs for tag in "gd"}
+    known = {**gradients, "kept": single}
+    return [known.get(name, result) for name in phase.outputs], result
 
 
 def run(
@@ -126,16 +141,8 @@ def run(
 ) -> tuple[object, ...]:
     """Run a call on float32 copies, and return its outputs in the types of the inputs."""
     first = int(phase.signature.has_graph)
-    inputs = given[first : first + len(phase.signature.inputs)]
-    types: list[object] = [_native(a) for a in inputs]
-    halves = {t for t in types if getattr(t, "name", None) in TYPES}
-    single = np.dtype(np.float32)
-    result = result_type(phase.signature, phase.caller, types, halves, single)
-    pairs = zip(phase.signature.inputs, types, strict=False)
-    gradients = {tag + name: kind for name, kind in pairs for tag in "gd"}
-    known = {**gradients, "kept": single}
-    kinds = [known.get(name, result) for name in phase.outputs]
     arrays = given[first:]
+    kinds, result = output_types(phase, arrays)
     rows = phase.reads_halves(len(arrays))
     on_host = all(a is None or isinstance(a, np.ndarray) for a in arrays)
     half = kernels(arrays, rows, result) if on_host else ""
@@ -143,8 +150,19 @@ def run(
         phase = phase.reading(half)
     else:
         rows = [False] * len(arrays)
-    wide = [_bits(a) if row else _wide(a) for a, row in zip(arrays, rows, strict=True)]
+    wide = [_bits(a) if row else widened(a) for a, row in zip(arrays, rows, strict=True)]
     found = phase.run([*given[:first], *wide], dict(options), wanted)
+    return rounded_outputs(phase, kinds, found, out, accumulate)
+
+
+def rounded_outputs(
+    phase: Phase,
+    kinds: Sequence[object],
+    found: Sequence[Array | None],
+    out: Sequence[Any] | None,
+    accumulate: bool,
+) -> tuple[object, ...]:
+    """Return the outputs of a call in float32 in the types of its outputs, or store them there."""
     if out is not None or accumulate is not False:
         labels = [f"{phase.caller}: {label}" for label in phase.labels.values()]
         expected = dict(zip(labels, kinds, strict=True))
@@ -159,14 +177,15 @@ def run(
             else:
                 check_place(label, array, shape)
 
+        single = np.dtype(np.float32)
         check_outputs(phase.caller, phase.labels, shapes, single, out, accumulate, check)
-    rounded: list[object] = []
+    results: list[object] = []
     with np.errstate(all="ignore"):
         for value, kind, place in zip(found, kinds, out or [None] * len(found), strict=True):
             if place is None:
-                rounded.append(None if value is None else _rounded(value, kind))
+                results.append(None if value is None else rounded(value, kind))
                 continue
             assert value is not None
-            place[...] = _rounded(_wide(place) + value if accumulate else value, kind)
-            rounded.append(place)
-    return tuple(rounded)
+            place[...] = rounded(widened(place) + value if accumulate else value, kind)
+            results.append(place)
+    return tuple(results)

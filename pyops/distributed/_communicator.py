@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .._call.arrays import kind_of
+from .._call.half import is_half
 from .._call.indices import check_bounds, check_indices
 from .._call.threads import get_num_threads, limits, set_num_threads
+from ._half_rows import added, copied
 from ._halo import Transfer, flat, joined
 from ._mpi import Engine, load
 
@@ -304,15 +306,16 @@ class Communicator:
 
         def check() -> Values:
             array = np.asarray(value)
-            if array.dtype.kind not in "fiu" or array.dtype.itemsize not in (4, 8):
+            whole = array.dtype.kind in "fiu" and array.dtype.itemsize in (4, 8)
+            if not whole and not is_half(array):
                 raise TypeError(
-                    "Communicator.sum: value: expected numbers of 32 or 64 bits, "
+                    "Communicator.sum: value: expected integers of 32 or 64 bits or real numbers, "
                     f"got {kind_of(value) if array.ndim == 0 else array.dtype}"
                 )
             return np.asarray(array, array.dtype.newbyteorder("="))
 
         array = self._together("Communicator.sum", check, lambda a: (a.dtype.str, a.shape))
-        total = self._engine.sum(array)
+        (total,) = added(lambda some: [self._engine.sum(some[0])], [array])
         if array.dtype.kind in "iu":
             rounded = self._engine.sum(array.astype(np.float64))
             if np.any(abs(rounded - total) > 2.0 ** (8 * array.dtype.itemsize - 1)):
@@ -373,7 +376,8 @@ class Communicator:
         caller = "Communicator.take"
         array, wanted = self._together(caller, check, lambda f: (f[0].dtype.str, f[0].shape[1:]))
         transfer, where = self._transfer(caller, len(array), wanted)
-        return transfer.fetch(flat(array))[where].reshape(len(wanted), *array.shape[1:])
+        (found,) = copied(lambda some: [transfer.fetch(some[0])], [flat(array)])
+        return found[where].reshape(len(wanted), *array.shape[1:])
 
     def _transfer(self, caller: str, length: int, wanted: Values) -> tuple[Transfer, Values]:
         """Return the messages for rows with these numbers, and the place of each in what comes."""
@@ -513,7 +517,8 @@ def _builtin(failure: Exception) -> str:
 def check_rows(label: str, rows: object) -> Values:
     """Return the argument as an array of numbers with at least one axis."""
     array = np.asarray(rows)
-    if array.dtype.kind not in "iuf" or array.dtype.char == "e" or array.ndim == 0:
+    known = array.dtype.kind in "iu" or array.dtype.char in "fd" or is_half(array)
+    if not known or array.ndim == 0:
         found = array.dtype if array.ndim else kind_of(rows)
-        raise TypeError(f"{label}: expected an array of integers, float32 or float64, got {found}")
+        raise TypeError(f"{label}: expected an array of integers or real numbers, got {found}")
     return np.ascontiguousarray(array, array.dtype.newbyteorder("="))

@@ -4,21 +4,25 @@ Calls with a communicator in place of a graph are those of `_points` and `_reduc
 follows from the declaration: an axis of an input or output that the graph names is
 distributed, any other array is replicated. Operators on pairs of edges, which take the reverse of
 each, run where the sources of edges belong.
+
+The ways of a call share its checks and messages, so they are one module.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
+from .._call import half
 from .._call.arrays import check_outputs, kind_of, plain
 from .._call.indices import check_rows, check_wanted
 from .._call.reduction import ReductionPhase
 from . import _points, _reductions
 from ._communicator import Communicator
 from ._graph import DistributedGraph
+from ._half_rows import copied
 from ._halo import Halo
 
 if TYPE_CHECKING:
@@ -41,7 +45,37 @@ def run(
     out: Sequence[Values | None] | None,
     accumulate: bool,
 ) -> tuple[Values | None, ...]:
-    """Check a call on all ranks, run it on the own edges, and return the outputs of own rows."""
+    """Check a call on all ranks, run it, and return the outputs of own rows.
+
+    Arrays of half precision are widened after their ghosts were fetched, and outputs rounded once.
+    """
+    kinds = DistributedGraph, Communicator
+    if not any(map(half.is_half, given)) or not isinstance(given[0], kinds):
+        return _run(phase, given, options, wanted, out, accumulate)
+    comm = given[0] if isinstance(given[0], Communicator) else given[0].comm
+    types, _ = comm._together(
+        phase.caller,
+        lambda: half.output_types(phase, given[1:]),
+        lambda _: tuple(str(a.dtype) if half.is_half(a) else "" for a in given[1:]),  # type: ignore[attr-defined]
+    )
+    wide = [half.widened(a) for a in given]
+    found = _run(phase, wide, options, wanted, None, False, given)
+    rounded = comm._together(
+        phase.caller, lambda: half.rounded_outputs(phase, types, found, out, accumulate)
+    )
+    return cast("tuple[Values | None, ...]", rounded)
+
+
+def _run(
+    phase: Phase,
+    given: Sequence[object],
+    options: Mapping[str, object],
+    wanted: Collection[str] | None,
+    out: Sequence[Values | None] | None,
+    accumulate: bool,
+    narrow: Sequence[object] = (),
+) -> tuple[Values | None, ...]:
+    """Return the outputs of a call; `narrow` has the arguments before any were widened."""
     graph = given[0]
     if isinstance(graph, Communicator):
         call = given[1:], options, wanted, out, accumulate
@@ -65,7 +99,7 @@ def run(
     names, results = inputs_of(phase), outputs_of(phase)
     halos, targets = ([axes.get(name) for name in some] for some in (names, results))
     local = [None if a is None else plain(a) for a in arrays]
-    _replace(local, halos, Halo.exchange)
+    _exchange(local, halos, phase._split([graph._own, *narrow[1:]])[1] if narrow else local)
     if pairs is not None or graph._parts is not None:
         if pairs is not None:
             combined = _run_pairs(phase, graph, pairs, local, others, numbers, wanted, plan)
@@ -230,6 +264,17 @@ def _replace(
             found = function(halo, [*places.values()])
             for i, array in zip(places, found, strict=True):
                 arrays[i] = array
+
+
+def _exchange(
+    arrays: list[Values | None], halos: Sequence[Halo | None], narrow: Sequence[object]
+) -> None:
+    """Extend arrays by the rows of ghosts, which are sent in the types that were given."""
+    for i, (halo, array) in enumerate(zip(halos, narrow, strict=True)):
+        if halo is not None and isinstance(array, np.ndarray) and half.is_half(array):
+            arrays[i] = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    _replace(arrays, halos, lambda halo, some: copied(halo.exchange, some))
+    arrays[:] = [half.widened(a) for a in arrays]
 
 
 def _sum(graph: DistributedGraph, found: list[Values | None], sums: Sequence[bool]) -> None:

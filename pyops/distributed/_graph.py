@@ -15,6 +15,7 @@ import numpy.typing as npt
 from .._call.indices import MOST_EDGES, Indices, check_count, check_indices
 from ..graph import Graph
 from ._communicator import Communicator, check_rows, is_tensor, named
+from ._half_rows import added, copied
 from ._halo import Halo, by_rank
 from ._parts import PairedPart, Parts, firsts_of, own_parts, paired_parts
 
@@ -174,7 +175,7 @@ class DistributedGraph:
 
             return exchanged(self, x)
         array = self._rows("DistributedGraph.exchange: x", x, self.num_src, "num_src")
-        return self._halo.exchange([array])[0]
+        return copied(self._halo.exchange, [array])[0]
 
     def accumulate(self, full: Any) -> Any:
         """Return own rows to which the rows of ghosts on other ranks were added, in rank order.
@@ -194,7 +195,7 @@ class DistributedGraph:
             return accumulated(self, full)
         label = "DistributedGraph.accumulate: full"
         array = self._rows(label, full, self.local.num_src, "local.num_src")
-        return self._halo.accumulate([array.copy()])[0]
+        return added(self._halo.accumulate, [array.copy()])[0]
 
     def with_edge_ids(
         self, edge_ids: npt.ArrayLike, num_edges: int | None = None, *, replicated: bool

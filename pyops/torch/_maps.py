@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -10,7 +11,8 @@ from torch._functorch.utils import enable_single_level_autograd_function, unwrap
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 from ..distributed._communicator import by_name
-from ._call import MaybeTensor, PhaseCall, memory
+from ..distributed._half_rows import copied
+from ._call import HALVES, MaybeTensor, PhaseCall, bits, memory
 from ._host import is_tracing
 from ._library import LIBRARY
 from ._phase import Arguments, BatchInfo, Phase, tracks_derivatives
@@ -19,6 +21,7 @@ from ._transfers import Messages, Replicas
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from .._call.types import Array
     from ..distributed._communicator import Communicator
 
 TRANSPOSES = {
@@ -32,6 +35,13 @@ TRANSPOSES = {
 
 DERIVED = "backward of ", "tangent of "
 """Beginning of the origin of a map that belongs to a derivative of a call."""
+
+
+def _array(tensor: Tensor, copies: bool) -> Array:
+    """Return the memory of a tensor; one of half precision is copied as bits, added in float32."""
+    if tensor.dtype in HALVES:
+        return bits(tensor) if copies else memory(tensor.float())
+    return memory(tensor)
 
 
 class MapCall(PhaseCall):
@@ -50,7 +60,9 @@ class MapCall(PhaseCall):
         self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None = None
     ) -> tuple[Tensor, ...]:
         """Agree on the map with the other ranks and return its results."""
-        arrays = [memory(t) for t in tensors if t is not None]
+        given = [t for t in tensors if t is not None]
+        copies = self.kind in ("exchange", "replicate", "take")
+        arrays = [_array(t, copies) for t in given]
         comm = self.messages.comm
         number = self.number
         if number is None and not self.origin.startswith(DERIVED):
@@ -59,9 +71,15 @@ class MapCall(PhaseCall):
             calls.made += self.kind != "replicate"
         if self.kind != "replicate":
             same = [a.shape[self.messages.batch_axis :] for a in arrays]
-            what = self.kind, arrays[0].dtype.char, same
+            halves = [str(t.dtype) for t in given if t.dtype in HALVES]
+            what = self.kind, arrays[0].dtype.char, same, *halves
             comm._agree(self.origin, what, number=number)
-        return tuple(map(torch.from_numpy, self.messages.run(self.kind, arrays)))
+        run = functools.partial(self.messages.run, self.kind)
+        found = map(torch.from_numpy, copied(run, arrays) if copies else run(arrays))
+        return tuple(
+            f if f.dtype == t.dtype else f.view(t.dtype) if copies else f.to(t.dtype)
+            for f, t in zip(found, given, strict=True)
+        )
 
     def transposed(self) -> MapCall:
         """Return the call of the backward pass."""

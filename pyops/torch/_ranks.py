@@ -21,6 +21,7 @@ from .._call.indices import check_indices
 from ..distributed import _dispatch
 from ..distributed._communicator import by_name, check_rows
 from ._call import (
+    HALVES,
     MaybeTensor,
     host_rows,
     is_exporting,
@@ -213,7 +214,8 @@ class Distributed:
         arrays = [None if t is None else stand_in("", t) for t in tensors]
         tracked = [t is not None and is_tracked(t) for t in tensors]
         same = _dispatch._equal(phase, graph, arrays, options, None)
-        return *same[:-1], weighted, graph.comm._inside, ("requires_grad", tracked)
+        types = [str(t.dtype) for t in tensors if t is not None and t.dtype in HALVES]
+        return *same[:-1], weighted, graph.comm._inside, ("requires_grad", tracked), *types
 
     def _composed(
         self,
@@ -281,12 +283,17 @@ def _replace(
 
 
 def stand_in(label: str, tensor: Tensor) -> Array:
-    """Return an array of the shape and type of a tensor, for checks; its elements are undefined."""
+    """Return an array of the shape and type of a tensor, for checks; its elements are undefined.
+
+    That of a tensor of half precision is float32.
+    """
     if not isinstance(tensor, Tensor) or not tensor.is_cpu or tensor.layout is not torch.strided:
         found = f"a tensor on {tensor.device}" if isinstance(tensor, Tensor) else type(tensor)
         raise ValueError(f"{label}: expected a dense tensor on the CPU with ranks, got {found}")
-    if tensor.dtype.is_complex or tensor.dtype in (torch.bfloat16, torch.float16, torch.bool):
-        raise TypeError(f"{label}: expected a tensor of 32 or 64 bits, got {tensor.dtype}")
+    if tensor.dtype in HALVES:
+        return np.empty(tuple(tensor.shape), np.float32)
+    if tensor.dtype.is_complex or tensor.dtype == torch.bool:
+        raise TypeError(f"{label}: expected a tensor of numbers, got {tensor.dtype}")
     return np.empty(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 

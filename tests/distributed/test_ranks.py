@@ -104,6 +104,13 @@ def test_radius_graph(mpi, ranks):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_half_precision(mpi, ranks):
+    """bfloat16 and float16, against float32."""
+    pytest.importorskip("ml_dtypes")
+    passes(mpi, ranks, "halves", "operators", "mixed", "outputs", "points", "methods", "messages")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_knn_graph(mpi, ranks):
     """Nearest points, against one rank, to the last bit."""
     passes(mpi, ranks, "nearest", "same", "ties", "uneven", "messages", "refusals")

@@ -57,7 +57,7 @@ def program(folder, *functions):
 @pytest.mark.parametrize(
     ("ranks", "functions"),
     [
-        (2, "maps arrays checks balanced"),
+        (2, "maps arrays checks balanced halves"),
         (2, "transformations graphs"),
         (2, "layers ensembles compiled"),
         pytest.param(2, "inductor", marks=pytest.mark.slow),

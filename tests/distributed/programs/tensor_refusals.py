@@ -59,8 +59,10 @@ def refusals(comm):
         pyops.aggregate(graph, x.numpy()) if mine else op(graph, x)
     with refused(ValueError, f"{at}Communicator.sum: expected the call of rank 0"):
         comm.sum(x if mine else 1.0)
-    with refused(TypeError, f"{at}Communicator.sum: value: expected"):
+    with refused(ValueError, f"{at}Communicator.sum: expected the call of rank 0"):
         comm.sum(x.half() if mine else x)
+    with refused(TypeError, f"{at}Communicator.sum: value: expected"):
+        comm.sum(x > 0 if mine else x)
     with refused(ValueError, f"{at}DistributedGraph.exchange: x: expected num_src=10 rows, got 9"):
         graph.exchange(x[1:] if mine else x)
     with refused(IndexError, f"{at}Communicator.take: numbers: expected"):

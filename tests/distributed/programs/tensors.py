@@ -20,13 +20,14 @@ from ...support.graphs import drawn
 from .operators import compare
 from .shares import cuts, shared_problem
 from .tensor_checks import checks
+from .tensor_halves import halves
 from .tensor_layers import balanced, ensembles, layers
 from .tensor_points import inside, over_points, over_rows
 from .tensor_problems import NAMES, Example, random_graph
 from .tensor_refusals import refusals
 from .tensor_transformations import compiled, inductor, transformations
 
-__all__ = ["balanced", "checks", "compiled", "ensembles", "inductor", "inside", "layers"]
+__all__ = ["balanced", "checks", "compiled", "ensembles", "halves", "inductor", "inside", "layers"]
 __all__ += ["over_points", "over_rows", "refusals", "transformations"]
 
 
