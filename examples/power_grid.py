@@ -31,11 +31,14 @@ import pyops
 
 HEADS, WIDTH, LAYERS, OWN, BATCH, RATE = 4, 32, 3, 8, 4, 3e-3
 PRECISION = np.float32  # of the network; the optimiser works in float64
+ROWS = PRECISION
+"""Type of the features in graph attention, bfloat16 with --precision bf16-mixed."""
 
 
 @primitive
 def gat(graph, x, attention, edges):
-    return pyops.gat(graph, x, x, attention, edges, heads=HEADS)
+    x, edges = x.astype(ROWS), edges.astype(ROWS)
+    return cast(pyops.gat(graph, x, x, attention, edges, heads=HEADS))
 
 
 def gat_vjp(argnums, _, inputs, __):
@@ -43,9 +46,9 @@ def gat_vjp(argnums, _, inputs, __):
     graph, x, attention, edges = inputs
 
     def backward(gy):
-        by_src, by_dst, by_attention, by_edges, _ = pyops.gat.backward(
-            graph, x, x, attention, edges, cast(gy), heads=HEADS
-        )
+        rows, along, cotangent = (a.astype(ROWS) for a in (x, edges, gy))
+        gradients = pyops.gat.backward(graph, rows, rows, attention, along, cotangent, heads=HEADS)
+        by_src, by_dst, by_attention, by_edges = map(cast, gradients[:4])
         return [[None, by_src + by_dst, by_attention, by_edges][n] for n in argnums]
 
     return backward
@@ -211,7 +214,14 @@ def main(arguments=None):
     parser.add_argument("--scenarios", type=int, default=96, help="to train on")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("results/power_grid.png"))
+    parser.add_argument("--precision", choices=("32", "bf16-mixed"), default="32")
     given = parser.parse_args(arguments)
+    global ROWS
+    ROWS = PRECISION
+    if given.precision == "bf16-mixed":
+        from ml_dtypes import bfloat16
+
+        ROWS = bfloat16
 
     held_out = 8 * BATCH
     scenarios = solve_scenarios(given.case, given.scenarios + held_out, given.seed)
