@@ -9,13 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from ... import graph as _graph
-from ...models._model import Model
 from ...models._program import scalar
 from . import attention as attention
 from . import convolutions as convolutions
@@ -26,29 +25,15 @@ from . import neural_operators as neural_operators
 from . import pna as pna
 from . import schnet as schnet
 from .builder import Builder, Ref, UnsupportedError
+from .comparison import CALLER as _CALLER
+from .comparison import Lowered, compare, compare_elsewhere
 from .tracing import Tracer, line_of
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from ..._call.types import Dtype
     from ...models._calls import Scalar
-    from ...models._program import Program
 
-_CALLER = "pyops.models.save"
 _NEIGHBOURS = {"neighbors_index", "neighbors_row_splits"}
 """Keys of neighbourhoods as `NeighborSearch` returns them."""
-_TOLERANCE = {"float32": 1e-4, "float64": 1e-10}
-"""Largest difference from torch, relative to the largest element, that rounding explains."""
-
-
-class Lowered(NamedTuple):
-    """Program of a model, its tensors, and the example inputs of the program."""
-
-    program: Program
-    tensors: dict[str, npt.NDArray[np.generic]]
-    examples: tuple[object, ...]
-    dtype: Dtype
 
 
 def lower(
@@ -60,9 +45,9 @@ def lower(
     named = _by_name(model, inputs)
     builder = _builder(model, named.values())
     arguments = [_example(builder, name, value) for name, value in named.items()]
+    with _unchanged(model), torch.no_grad():
+        expected = model(*map(_copied, named.values()))
     with _unchanged(model):
-        with torch.no_grad():
-            expected = model(*map(_copied, named.values()))
         outputs = _outputs(_traced(builder, arguments))
     given = {
         name: scalar(f"{_CALLER}: hyperparameters: {name}", value)
@@ -72,23 +57,29 @@ def lower(
     program = builder.program(outputs, settings)
     examples = tuple(builder.example(one.name) for one in program.inputs)
     lowered = Lowered(program, builder.tensors, examples, builder.dtype)
-    _compare(expected, lowered)
+    compare(expected, lowered)
+    with _unchanged(model):
+        compare_elsewhere(model, [*map(_copied, named.values())], lowered, builder.zero_rows)
     return lowered
 
 
 @contextmanager
 def _unchanged(model: torch.nn.Module) -> Iterator[None]:
-    """Restore attributes and buffers that the code of a model sets."""
-    attributes = [(module, dict(vars(module))) for module in model.modules()]
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    """Restore attributes, parameters and buffers that are set meanwhile."""
+    held = [vars(module) for module in model.modules()]
+    held += [own[name] for own in held for name in ("_parameters", "_buffers", "_modules")]
+    before = [dict(own) for own in held]
+    tensors = [(one, one.detach().clone()) for one in (*model.parameters(), *model.buffers())]
     try:
         yield
     finally:
-        for module, own in attributes:
-            vars(module).clear()
-            vars(module).update(own)
-        for buffer, value in buffers:
-            buffer.copy_(value)
+        for own, values in zip(held, before, strict=True):
+            own.clear()
+            own.update(values)
+        with torch.no_grad():
+            for tensor, value in tensors:
+                if not torch.equal(tensor, value):
+                    tensor.copy_(value)
 
 
 def _traced(builder: Builder, arguments: Sequence[object]) -> object:
@@ -212,24 +203,3 @@ def _attributes(model: torch.nn.Module) -> dict[str, Scalar]:
 
 def _is_real(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
-def _compare(expected: object, lowered: Lowered) -> None:
-    """Refuse a program whose results differ from those of the model for the example inputs."""
-    model = Model(lowered.program, lowered.tensors, dtype=lowered.dtype)
-    found = model(*lowered.examples)
-    both = [one if isinstance(one, tuple | list) else (one,) for one in (expected, found)]
-    for place, (wanted, got) in enumerate(zip(*both, strict=True)):
-        reference = wanted.detach().cpu().numpy()
-        if reference.shape != got.shape:
-            raise NotImplementedError(
-                f"{_CALLER}: result {place}: expected shape {reference.shape}, as the model "
-                f"returns, the program returns {got.shape}"
-            )
-        scale = np.abs(reference).max(initial=0.0)
-        allowed = _TOLERANCE[str(got.dtype)] * (scale if np.isfinite(scale) else 1.0)
-        if not np.allclose(got, reference, rtol=0, atol=allowed + 1e-30, equal_nan=True):
-            raise NotImplementedError(
-                f"{_CALLER}: result {place}: expected the values of the model, the program differs "
-                f"by {np.abs(got - reference).max():.3g}"
-            )

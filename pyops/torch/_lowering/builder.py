@@ -6,7 +6,7 @@ Most of the module is one class, `Builder`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
@@ -53,6 +53,8 @@ class Ref:
     name: str
     kind: str
     shape: tuple[int, ...] = ()
+    full: tuple[int, ...] = ()
+    """Shape in torch, for parameters of more than two axes, which programs see as matrices."""
 
     @property
     def axes(self) -> int:
@@ -114,6 +116,8 @@ class Builder:
         """Whether rows and columns of real values depend on the sizes of the inputs."""
         self._ends: dict[str, tuple[str, str]] = {}
         self.hyperparameters: dict[str, Scalar] = {}
+        self.zero_rows: dict[str, int] = {}
+        """Rows of parameters that have to be zero, as those of padding are."""
 
     def refuse(self, module: torch.nn.Module | None, text: str) -> UnsupportedError:
         """Return the error for what a module is or does."""
@@ -220,11 +224,16 @@ class Builder:
         if array.dtype == self.dtype:
             shape = seen(array.shape)
             self._reals[name] = Node(np.asarray(array, self.dtype).reshape(shape))
-            return Ref(name, REAL, shape)
+            return Ref(name, REAL, shape, array.shape if array.ndim > 2 else ())
         if array.dtype.kind == "i" and array.ndim == 1:
             self._others[name] = array
             return Ref(name, INDEX, array.shape)
         raise UnsupportedError(f"{name}: expected real numbers or indices, got {array.dtype}")
+
+    def number(self, tensor: torch.Tensor) -> Ref:
+        """Return a parameter or a buffer with the axes that it has in torch; 0 for one number."""
+        found = self.parameter(tensor)
+        return found if tensor.dim() > 0 else self.unary("sum", found)
 
     def indices(self, ref: Ref) -> npt.NDArray[np.integer]:
         """Return the example of indices."""
@@ -383,6 +392,7 @@ class Builder:
         return self.step(name, {"x": x}, options)
 
     def reshape(self, x: Ref, *shape: int) -> Ref:
+        x = replace(x, full=()) if x.full else x
         known = [n for n in shape if n != -1]
         if x.shape == shape or (len(shape) == 1 == x.axes and not known):
             return x

@@ -18,8 +18,10 @@ from ...models._calls import GRAPH, INDEX, REAL, Scalar
 from ...ops.elementwise import ARITY
 from ..nn._dimenet import product, swish
 from ..nn._reductions import EXTREMES
+from . import thresholds
 from .blocks import PACKED
 from .builder import Builder, Ref, UnsupportedError
+from .unknown_sizes import Rows, Unknown
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -42,7 +44,9 @@ _NAMES = {
     "product": "multiply",
 }
 """Names of functions of one and two operands, where those of pyops differ."""
-_MODULES = "torch", "_operator", "math", "pyops"
+_MODULES = "torch", "_operator", "pyops"
+OF_ANY_AXES = "reshape", "view", "flatten", "size", "dim"
+"""Functions and methods that take parameters of more than two axes."""
 
 
 def lowered(builder: Builder, target: str | Function, *args: object, **kwargs: object) -> object:
@@ -63,6 +67,17 @@ def lowered(builder: Builder, target: str | Function, *args: object, **kwargs: o
         if known in ARITY:
             return _elementwise(builder, known, *args, **kwargs)
     raise UnsupportedError(f"{name}: there is no such function in programs")
+
+
+def check_axes(target: object, values: Sequence[object]) -> None:
+    """Refuse parameters of more than two axes, which programs see as matrices, but to reshape."""
+    name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
+    for value in values:
+        if isinstance(value, tuple | list):
+            check_axes(target, value)
+        elif isinstance(value, Ref) and value.full and name not in OF_ANY_AXES:
+            raise UnsupportedError(f"{name}: expected one or two dimensions, to which reshape "
+                                   f"leads, got a parameter of shape {value.full}")  # fmt: skip
 
 
 def _operator(builder: Builder, name: str, *args: object, **kwargs: object) -> Ref:
@@ -149,16 +164,6 @@ def _gelu(builder: Builder, x: Ref, *, approximate: str = "none") -> Ref:
     return builder.unary("gelu", x)
 
 
-def _softplus(builder: Builder, x: Ref, beta: float = 1.0, threshold: float = 20.0) -> Ref:
-    """Write a softplus; above the threshold torch rounds it to x, by less than 3e-9."""
-    if threshold < 20:
-        raise UnsupportedError(f"softplus: threshold: expected 20 or more, got {threshold}")
-    if beta != 1:
-        x = builder.multiply(x, beta)
-    y = builder.unary("softplus", x)
-    return y if beta == 1 else builder.divide(y, beta)
-
-
 def _identity(builder: Builder, x: Ref, *_: object, **__: object) -> Ref:
     return x
 
@@ -176,7 +181,6 @@ def _reduction(name: str) -> Function:
         dim: int | Sequence[int] | None = None,
         keepdim: bool = False,
         *,
-        dtype: object = None,
         axis: int | None = None,
     ) -> Ref:
         place = _one_axis(name, x, axis if dim is None else dim)
@@ -211,14 +215,16 @@ def _max_or_min(name: str) -> Function:
     return lower
 
 
-def _clamp(builder: Builder, x: Ref, min: float | None = None, max: float | None = None) -> Ref:
-    for name, bound in ("maximum", min), ("minimum", max):
-        x = x if bound is None else builder.binary(name, x, bound)
-    return x
-
-
 def _along(name: str) -> Function:
-    def lower(builder: Builder, x: Ref, dim: int | None = None, *_: object, **__: object) -> Ref:
+    def lower(
+        builder: Builder,
+        x: Ref,
+        dim: int | None = None,
+        _stacklevel: int = 3,
+        dtype: object = None,
+    ) -> Ref:
+        if dtype is not None or type(_stacklevel) is not int:
+            raise UnsupportedError(f"{name}: dtype: expected none")
         if dim is None:
             raise UnsupportedError(f"{name}: dim: expected a dimension, got None")
         return builder.step(name, {"x": x}, {"axis": dim % x.axes})
@@ -259,6 +265,12 @@ def _transpose(builder: Builder, x: Ref, *dims: int) -> Ref:
     return builder.transpose(x)
 
 
+def _permute(builder: Builder, x: Ref, *dims: int | Sequence[int]) -> Ref:
+    order = dims[0] if len(dims) == 1 and isinstance(dims[0], Sequence) else dims
+    places = [place % x.axes for place in cast("Sequence[int]", order)]
+    return x if places == [*range(x.axes)] else _transpose(builder, x, *places)
+
+
 def _shaped(builder: Builder, x: Ref, *sizes: object) -> Ref:
     """Write a reshape; the number of rows of the example is not stored."""
     lengths = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes
@@ -274,16 +286,25 @@ def _shaped(builder: Builder, x: Ref, *sizes: object) -> Ref:
 
 
 def _has_rows_of(length: object, x: Ref) -> bool:
-    from .tracing import Rows
-
     return isinstance(length, Rows) and length.ref.shape[0] == x.shape[0]
 
 
 def _flatten(builder: Builder, x: Ref, start_dim: int = 0, end_dim: int = -1) -> Ref:
-    return builder.flat(x) if start_dim == 0 else x
+    shape = x.full or x.shape
+    first, last = (place % max(len(shape), 1) for place in (start_dim, end_dim))
+    if (first, last) == (0, max(len(shape) - 1, 0)):
+        return builder.flat(x)
+    if first == last and not x.full:
+        return x
+    left = len(shape) - last + first
+    if left != 2:
+        raise UnsupportedError(f"flatten: expected two dimensions as the result, got {left}")
+    return builder.reshape(x, -1, shape[-1]) if first == 0 else builder.reshape(x, *x.shape)
 
 
 def _unsqueeze(builder: Builder, x: Ref, dim: int) -> Ref:
+    if x.axes == 0 and dim in (0, -1):
+        return builder.reshape(x, 1)
     if x.axes != 1:
         raise UnsupportedError(f"unsqueeze: expected a vector, got {x.axes} dimensions")
     return builder.column(x) if dim in (1, -1) else builder.reshape(x, 1, -1)
@@ -315,15 +336,15 @@ def _getitem(builder: Builder, x: object, place: object) -> object:
     for axis, one in enumerate(places):
         x = _picked(builder, x, axis, one)
         taken += [axis] if isinstance(one, int) else []
-    if not taken:
-        return x
-    return builder.flat(x)
+    if len(taken) == x.axes:
+        return builder.unary("sum", x)
+    return builder.flat(x) if taken else x
 
 
 def _picked(builder: Builder, x: Ref, axis: int, place: object) -> Ref:
     if isinstance(place, Ref) and place.kind == INDEX and axis == 0:
         return builder.step("gather", {"x": x, "index": place})
-    if isinstance(place, int):
+    if type(place) is int:
         start = place % _fixed_columns(builder, x) if axis and place < 0 else place
         if start < 0:
             raise UnsupportedError(f"expected a row counted from the first, got {place}")
@@ -375,6 +396,7 @@ def _embedding(
         place = padding_idx % weight.shape[0]
         if builder.array(weight)[place].any():
             raise UnsupportedError("embedding: padding_idx: expected a row of zeros")
+        builder.zero_rows[weight.name] = place
         kept = tuple(float(row != place) for row in range(weight.shape[0]))
         factor = builder.column(builder.step("constant", {}, {"values": kept}))
         weight = builder.multiply(weight, factor)
@@ -430,22 +452,18 @@ def _split(builder: Builder, x: Ref, sizes: int | Sequence[int], dim: int = 0) -
 
 
 def _size(builder: Builder, x: Ref, dim: int | None = None) -> object:
-    from .tracing import Rows, Unknown
-
-    shape: tuple[int | Unknown, ...] = (Rows(x), *x.shape[1:])
+    shape: tuple[int | Unknown, ...] = (Rows(x), *(x.full or x.shape)[1:])
     if not builder.has_fixed_columns(x):
         shape = Rows(x), Unknown(x)
     return shape if dim is None else shape[dim]
 
 
 def _dim(builder: Builder, x: Ref) -> int:
-    return x.axes
+    return len(x.full or x.shape)
 
 
 def _rows_of(name: str, src: Ref, dim: int, rows: object) -> Ref | None:
     """Return a value with as many rows as there are groups, None if an index determines them."""
-    from .tracing import Rows
-
     if dim % src.axes != 0 or not (rows is None or isinstance(rows, Rows)):
         raise UnsupportedError(f"{name}: expected dimension 0, and rows of a tensor as the groups")
     return rows.ref if isinstance(rows, Rows) else None
@@ -539,19 +557,20 @@ _FUNCTIONS: dict[str, Function] = {
     "leaky_relu": _leaky_relu,
     "elu": _elu,
     "gelu": _gelu,
-    "softplus": _softplus,
+    "softplus": thresholds.softplus,
     **dict.fromkeys(("clone", "contiguous", "positive", "pos"), _identity),
     **dict.fromkeys(("dropout", "feature_alpha_dropout"), _dropout),
     **{name: _reduction(name) for name in ("sum", "mean")},
     **{f"a{name}": _reduction(name) for name in ("max", "min")},
     **{name: _max_or_min(name) for name in ("max", "min")},
-    **dict.fromkeys(("clamp", "clip"), _clamp),
+    **dict.fromkeys(("clamp", "clip"), thresholds.clamp),
     **{name: _along(name) for name in ("softmax", "log_softmax")},
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     "linear": _linear,
     **dict.fromkeys(("matmul", "mm"), _matmul),
     "addmm": _addmm,
-    **dict.fromkeys(("t", "transpose", "permute", "swapaxes"), _transpose),
+    **dict.fromkeys(("t", "transpose", "swapaxes"), _transpose),
+    "permute": _permute,
     **dict.fromkeys(("reshape", "view"), _shaped),
     "flatten": _flatten,
     "unsqueeze": _unsqueeze,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NoReturn, cast
 
 import torch
@@ -17,10 +16,12 @@ from .._call import DTYPES
 from ..nn._linear import has_hooks, is_linear
 from . import functions
 from .builder import MODULES, Builder, Ref, UnsupportedError
+from .parameter_uses import ParameterUses
+from .unknown_sizes import Rows, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
+    from types import ModuleType, TracebackType
 
 _MODULES = torch.nn.Linear
 _CONTAINERS = torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict
@@ -34,26 +35,6 @@ class _Place:
         self.meta: dict[str, object] = {}
 
 
-class Unknown:
-    """Number of rows or columns of a value, which is not known before the model is called."""
-
-    def __init__(self, ref: Ref) -> None:
-        self.ref = ref
-
-    def _unknown(self, *_: object) -> NoReturn:
-        raise UnsupportedError("expected no arithmetic or comparison with a number of rows")
-
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _unknown
-    __bool__ = __int__ = __index__ = __float__ = _unknown
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _unknown
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = _unknown
-    __hash__ = None  # type: ignore[assignment]
-
-
-class Rows(Unknown):
-    """Number of rows of a value."""
-
-
 class Traced(fx.Proxy):
     """Value of a program in place of a tensor or a graph."""
 
@@ -62,23 +43,31 @@ class Traced(fx.Proxy):
         self.ref = ref
         self.values = tracer
 
+    def _number(self) -> NoReturn:
+        raise UnsupportedError("expected no number from the values of a tensor, as it would be a "
+                               "constant of the program")  # fmt: skip
+
+    __float__ = __int__ = __index__ = __complex__ = _number
+
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         """Type for `isinstance` in the code of a model."""
         return type(self) if self.ref.kind == GRAPH else torch.Tensor
 
     def __getattr__(self, name: str) -> fx.proxy.Attribute:
+        if name.startswith("__array"):
+            self._number()
         ref = self.ref
-        columns = ref.shape[1:]
+        columns = (ref.full or ref.shape)[1:]
         if not self.values.builder.has_fixed_columns(ref):
             columns = (cast("int", Unknown(ref)),)
         shape = (Rows(ref), *columns) if ref.shape else ()
         known: dict[str, Callable[[], object]] = {
             "shape": lambda: shape,
-            "ndim": lambda: ref.axes,
+            "ndim": lambda: len(ref.full or ref.shape),
             "dtype": lambda: self.values.dtype_of(ref),
             "device": lambda: torch.device("cpu"),
-            "requires_grad": lambda: False,
+            "requires_grad": self._gradients,
             "is_cpu": lambda: True,
             "_is_param": lambda: False,
             "_is_buffer": lambda: False,
@@ -87,6 +76,10 @@ class Traced(fx.Proxy):
         if name in known and ref.kind != GRAPH:
             return cast("fx.proxy.Attribute", known[name]())
         return super().__getattr__(name)
+
+    def _gradients(self) -> NoReturn:
+        raise UnsupportedError("requires_grad: expected no use of it, as programs have gradients "
+                               "by all inputs and parameters")  # fmt: skip
 
     def _method(self, name: str, *arguments: object) -> fx.Proxy:
         return self.values.create_proxy("call_method", name, (self, *arguments), {})
@@ -106,7 +99,9 @@ class Tracer(fx.Tracer):
     def __init__(self, builder: Builder) -> None:
         builder.functions = functions.by_identity()
         wrapped = [*functions.OPERATORS, *builder.functions, nn.segment]
-        super().__init__(autowrap_modules=(math,), autowrap_functions=tuple(wrapped))
+        super().__init__(
+            autowrap_modules=cast("tuple[ModuleType]", ()), autowrap_functions=tuple(wrapped)
+        )
         self._autowrap_search += [pt, nn, blocks, *functions.geometric()]
         self.builder = builder
         self.outside = True
@@ -119,7 +114,7 @@ class Tracer(fx.Tracer):
     def run(self, arguments: Sequence[object]) -> object:
         """Return the results of the model for values by position."""
         self.arguments = arguments
-        with torch.enable_grad():
+        with torch.enable_grad(), ParameterUses(self, Traced):
             self.trace(self.builder.model)
         return self.results
 
@@ -167,10 +162,26 @@ class Tracer(fx.Tracer):
                 raise self.builder.refuse(m, "expected layers that pyops.torch.nn.convert replaces")
             if m.__module__.startswith("torch.nn.") and not isinstance(m, _CONTAINERS):
                 raise self.builder.refuse(m, "there is no such module in programs")
-            return forward(*args, **kwargs)
+            return self._forward(m, forward, args, kwargs)
         if not _is_unchanged(m):
             raise self.builder.refuse(m, "expected no hooks and the forward of its class")
         return self._lowered(own, m, args, kwargs)
+
+    def _forward(
+        self,
+        module: torch.nn.Module,
+        forward: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> object:
+        """Run the code of a module, whose path the message of an error begins with."""
+        try:
+            return forward(*args, **kwargs)
+        except UnsupportedError as error:
+            text = str(error)
+            if any(text.startswith(f"{path} (") for path in self.builder.paths.values() if path):
+                raise
+            raise self.builder.refuse(module, text).with_traceback(error.__traceback__) from error
 
     def _lowered(
         self,
@@ -183,6 +194,7 @@ class Tracer(fx.Tracer):
             raise UnsupportedError("expected no torch.no_grad, which programs do not have")
         given = cast("tuple[object, ...]", _mapped(args, self._ref))
         named = cast("dict[str, object]", _mapped(kwargs, self._ref))
+        functions.check_axes(target, [*given, *named.values()])
         if _is_in_place(target, named) and isinstance(given[0], Ref):
             self.overwritten.add(self.builder.memory(given[0]))
         outside, self.outside = self.outside, False
@@ -210,7 +222,7 @@ class Tracer(fx.Tracer):
     def getattr(self, attr: str, attr_val: object, parameter_proxy_cache: object) -> object:
         """Return a value for a parameter or a buffer."""
         if isinstance(attr_val, torch.Tensor) and not isinstance(attr_val, Traced) and self.outside:
-            return self._wrapped(self.builder.parameter(attr_val))
+            return self._wrapped(self.builder.number(attr_val))
         return attr_val
 
     def dtype_of(self, ref: Ref) -> torch.dtype:
@@ -237,7 +249,7 @@ class Tracer(fx.Tracer):
                                        "inplace=True has changed")  # fmt: skip
             return value.ref
         if isinstance(value, torch.Tensor):
-            return self.builder.parameter(value)
+            return self.builder.number(value)
         if isinstance(value, fx.Proxy):
             raise UnsupportedError(f"expected no use of {value!r:.60}")
         return value
