@@ -1,5 +1,7 @@
 """Builds of the Fortran API, shared by the tests of this folder."""
 
+import functools
+
 import pytest
 
 from .compilers import COMPILERS, Build, Sources, available
@@ -10,8 +12,19 @@ def sources(tmp_path_factory):
     return Sources(tmp_path_factory.mktemp("sources"))
 
 
+@pytest.fixture(scope="session")
+def compiled(sources, tmp_path_factory):
+    """Return a function of a compiler that returns its build of the nodes, compiled once."""
+
+    @functools.cache
+    def nodes(compiler):
+        if compiler not in available():
+            pytest.skip(f"no {compiler} here")
+        return Build(compiler, sources, tmp_path_factory.mktemp(compiler))
+
+    return nodes
+
+
 @pytest.fixture(scope="session", params=COMPILERS)
-def build(request, sources, tmp_path_factory):
-    if request.param not in available():
-        pytest.skip(f"no {request.param} here")
-    return Build(request.param, sources, tmp_path_factory.mktemp(request.param))
+def build(request, compiled):
+    return compiled(request.param)

@@ -26,10 +26,12 @@ DTYPES = {"r8": (torch.float64, 1e-12), "r4": (torch.float32, 1e-5)}
 CUTOFF = 3.0
 
 
-@pytest.fixture(scope="session")
-def build(tmp_path_factory):
-    """Programs against the installed library; other tests check the nodes as they run."""
-    return Installed(tmp_path_factory.mktemp("installed"))
+@pytest.fixture(scope="session", params=["installed", "flang-22"])
+def build(request, compiled, tmp_path_factory):
+    """Programs against the installed library, which has modules of gfortran, and by flang."""
+    if request.param == "installed":
+        return Installed(tmp_path_factory.mktemp("installed"))
+    return compiled(request.param)
 
 
 class Darcy(torch.nn.Module):
