@@ -184,3 +184,15 @@ def test_layers_without_figures(measurements):
     parts = {"BesselBasisLayer", "SphericalBasisLayer", "EmbeddingBlock", "OutputPPBlock"}
     parts |= {"ResidualLayer", "InteractionBlock", "GaussianSmearing", "ShiftedSoftplus"}
     assert listed - measured - blocks - parts == named
+
+
+def test_times_of_models():
+    """The table of the guide to models has the times and sizes of `benchmarks.deployment`."""
+    found = json.loads((RESULTS / "deployment.json").read_text())
+    page = (ROOT / "docs" / "guide" / "models.md").read_text()
+    sizes = found.pop("MB beside the model")
+    found.pop("machine")
+    rows = {"MB beside the model": [f"{sizes[route]:.0f}" for route in sizes]}
+    rows |= {name: [f"{own[route]['ms']:.1f}" for route in sizes] for name, own in found.items()}
+    for name, cells in rows.items():
+        assert f"| {' | '.join([name, *cells])} |" in page, name
