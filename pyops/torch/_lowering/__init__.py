@@ -110,6 +110,11 @@ def _check_examples(builder: Builder) -> None:
 def _builder(model: torch.nn.Module, inputs: Iterable[object]) -> Builder:
     """Return a builder; a model without tensors has the precision of its inputs."""
     single = any(getattr(value, "dtype", None) is torch.float32 for value in inputs)
+    for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise NotImplementedError(
+                f"{_CALLER}: {path or 'the model'}: expected modules of Python, got a ScriptModule"
+            )
     try:
         return Builder(model, np.float32 if single else np.float64)
     except UnsupportedError as error:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import builtins
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from ...models._calls import GRAPH
 from .builder import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from typing_extensions import Self
 
     from .tracing import Traced, Tracer
 
@@ -32,7 +36,24 @@ class ParameterUses(TorchFunctionMode):
         super().__init__()
         self._tracer, self._traced = tracer, traced
         state = tracer.builder.model.state_dict(keep_vars=True).values()
+        self._before: list[tuple[object, str, object]] = []
         self._memory = {_memory(tensor) for tensor in state} - {0}
+
+    def __enter__(self) -> Self:
+        self._isinstance = isinstance
+        script = torch.jit.ScriptFunction
+        self._before = [(script, "__call__", script.__call__), (builtins, "isinstance", isinstance)]
+        for (owner, name, _), own in zip(
+            self._before, (_refuse_script, self._is_instance), strict=True
+        ):
+            setattr(owner, name, own)
+        found: Self = super().__enter__()
+        return found
+
+    def __exit__(self, *error: object) -> None:
+        for owner, name, value in self._before:
+            setattr(owner, name, value)
+        super().__exit__(*error)
 
     def __torch_function__(
         self,
@@ -54,11 +75,23 @@ class ParameterUses(TorchFunctionMode):
                 )
         return func(*args, **named)
 
+    def _is_instance(self, value: object, kinds: type) -> bool:
+        """Return `isinstance`, by which values are tensors to Python, but not to compiled code."""
+        if self._isinstance(value, kinds):
+            return True
+        is_value = type(value) is self._traced and value.ref.kind != GRAPH
+        return is_value and issubclass(torch.Tensor, kinds)
+
     def _is_parameter(self, value: object) -> bool:
         """Return whether a tensor is or depends on a parameter or a buffer."""
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             return False
         return value.requires_grad or _memory(value) in self._memory
+
+
+def _refuse_script(function: object, *_: object, **__: object) -> NoReturn:
+    """Refuse what compiled code would read as memory of tensors."""
+    raise UnsupportedError("expected functions of Python, got one of torch.jit.script")
 
 
 def _memory(tensor: torch.Tensor) -> int:

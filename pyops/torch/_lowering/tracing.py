@@ -49,11 +49,6 @@ class Traced(fx.Proxy):
 
     __float__ = __int__ = __index__ = __complex__ = _number
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        """Type for `isinstance` in the code of a model."""
-        return type(self) if self.ref.kind == GRAPH else torch.Tensor
-
     def __getattr__(self, name: str) -> fx.proxy.Attribute:
         if name.startswith("__array"):
             self._number()

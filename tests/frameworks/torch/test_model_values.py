@@ -31,6 +31,21 @@ class Held(Function):
         self.constant = torch.tensor(2.0)
 
 
+@torch.jit.script
+def scripted(x: torch.Tensor):
+    return 2 * x
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 5 * gradient
+
+
 NUMBER = "expected no number from the values of a tensor"
 ATTRIBUTE = "expected no values of parameters but those that attributes of modules return"
 UNKNOWN = "there is no such function"
@@ -78,6 +93,8 @@ REFUSED = {
     "sum in float32": (lambda m, x: x.sum(0, dtype=torch.float32), "dtype"),
     "softmax in float32": (lambda m, x: x.softmax(1, torch.float32), "softmax: dtype: expected"),
     "threshold": (lambda m, x: functional.softplus(x, 1.0, -1.0), "softplus: expected a beta"),
+    "script": (lambda m, x: scripted(x), r"expected functions of Python, got one of torch\.jit"),
+    "autograd.Function": (lambda m, x: Doubled.apply(x), ""),
     "row by a truth value": (lambda m, x: x[True, 0], "expected slices, integers and indices"),
 }
 """Functions whose results would be constants, and what the error says beside the line."""
@@ -95,6 +112,12 @@ def test_constants_are_refused(name, tmp_path):
     with pytest.raises(NotImplementedError, match=rf"test_model_values\.py:\d+: .*{message}"):
         saved(function, tmp_path / "file")
     assert not list(tmp_path.iterdir())
+
+
+def test_script_modules_are_refused(tmp_path):
+    model = torch.nn.Sequential(torch.jit.script(torch.nn.Linear(4, 4)))
+    with pytest.raises(NotImplementedError, match="0: expected modules of Python, got a ScriptM"):
+        save(model, tmp_path / "file", draw(3, 4).float())
 
 
 def test_errors_name_the_module(tmp_path):
