@@ -31,13 +31,13 @@ import pyops
 
 HEADS, WIDTH, LAYERS, OWN, BATCH, RATE = 4, 32, 3, 8, 4, 3e-3
 PRECISION = np.float32  # of the network; the optimiser works in float64
-ROWS = PRECISION
-"""Type of the features in graph attention, bfloat16 with --precision bf16-mixed."""
+ROWS = None
+"""Type of the features in graph attention, if it is not that of the network."""
 
 
 @primitive
 def gat(graph, x, attention, edges):
-    x, edges = x.astype(ROWS), edges.astype(ROWS)
+    x, edges = (a.astype(ROWS or PRECISION) for a in (x, edges))
     return cast(pyops.gat(graph, x, x, attention, edges, heads=HEADS))
 
 
@@ -46,7 +46,7 @@ def gat_vjp(argnums, _, inputs, __):
     graph, x, attention, edges = inputs
 
     def backward(gy):
-        rows, along, cotangent = (a.astype(ROWS) for a in (x, edges, gy))
+        rows, along, cotangent = (a.astype(ROWS or PRECISION) for a in (x, edges, gy))
         gradients = pyops.gat.backward(graph, rows, rows, attention, along, cotangent, heads=HEADS)
         by_src, by_dst, by_attention, by_edges = map(cast, gradients[:4])
         return [[None, by_src + by_dst, by_attention, by_edges][n] for n in argnums]
@@ -217,7 +217,7 @@ def main(arguments=None):
     parser.add_argument("--precision", choices=("32", "bf16-mixed"), default="32")
     given = parser.parse_args(arguments)
     global ROWS
-    ROWS = PRECISION
+    ROWS = None
     if given.precision == "bf16-mixed":
         from ml_dtypes import bfloat16
 

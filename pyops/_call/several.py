@@ -20,7 +20,7 @@ Outputs: TypeAlias = "tuple[Array | None, ...]"
 def choices(caller: str, signature: Signature, options: Options) -> list[Options] | None:
     """Return the options of a call for each of several results, None if it has one result."""
     given, label = options.get(CHOICE), f"{caller}: {CHOICE}"
-    if not isinstance(given, (tuple, list)):
+    if not isinstance(given, tuple):
         return None
     known = signature.options[CHOICE].choices
     for name in given:

@@ -87,7 +87,8 @@ def same(function, signature):
     found = {n: ast.literal_eval(d) for n, d in defaults.items() if n not in {*EXTRA, "wanted"}}
     expected = {p.name: p.default for p in parameters if p.default is not p.empty}
     expected.pop("wanted", None)
-    if ast.unparse(function.returns).endswith(", ...]"):  # of several results
+    kinds = {a.arg: ast.unparse(a.annotation) for a in held.kwonlyargs if a.annotation}
+    if kinds.get(CHOICE, "").startswith("tuple["):  # of several results, without a default
         expected.pop(CHOICE)
     return (
         [*places, *(n for n in names if n not in EXTRA)] == [*signature.parameters]

@@ -119,7 +119,7 @@ def test_outputs(name, kind):
 def test_conversions(kind):
     """All numbers of half precision widen, and drawn ones of float32 round, as in NumPy."""
     bits = np.arange(2**16, dtype=np.uint16).view(kind)
-    assert_same_numbers(half._wide(bits), bits.astype(np.float32))
+    assert_same_numbers(half.widened(bits), bits.astype(np.float32))
     drawn = np.random.default_rng(0).integers(0, 2**32, 2**20, np.uint32)
     ties = (np.arange(2**16, dtype=np.uint32) << 16)[:, None] + [0, 0x1000, 0x7FFF, 0x8000, 0x8001]
     wide = np.concatenate([drawn, ties.astype(np.uint32).ravel()]).view(np.float32)
@@ -188,7 +188,7 @@ def test_rows_are_read_as_they_are(name, width, kind, monkeypatch):
     if name == "aggregate":
         options = [{"reduce": r} for r in op.signature.options["reduce"].choices]
     kinds = [a.dtype for a in arrays.values()]
-    convert = half._wide
+    convert = half.widened
     for option in options:
         y = op(graph, **{n: convert(a) for n, a in arrays.items()}, **option)
         gy, h = rounded(y, kind), {"h" + n: a for n, a in arrays.items()}
@@ -201,9 +201,9 @@ def test_rows_are_read_as_they_are(name, width, kind, monkeypatch):
         for phase, names in calls.items():
             run = op if phase == "forward" else getattr(op, phase)
             expected = run(graph, **{n: convert(every[n]) for n in names}, **option)
-            monkeypatch.setattr(half, "_wide", only_parameters)
+            monkeypatch.setattr(half, "widened", only_parameters)
             got = run(graph, **{n: every[n] for n in names}, **option)
-            monkeypatch.setattr(half, "_wide", convert)
+            monkeypatch.setattr(half, "widened", convert)
             if phase == "forward":
                 got, expected, types = [got], [expected], [kind]
             else:

@@ -1,11 +1,11 @@
 """Layers in a module of Lightning, in float32 and with precision="bf16-mixed"."""
 
 import pytest
-import torch
 
-from pyops.torch import nn
-
+torch = pytest.importorskip("torch")
 lightning = pytest.importorskip("lightning")
+
+from pyops.torch import nn  # noqa: E402
 
 
 class Module(lightning.LightningModule):
