@@ -35,6 +35,7 @@ module learned_closure
     type(model_type), private :: model
     type(graph_type), private :: graph
     type(tape_type), private :: tape
+    type(array_type), pointer, private :: offsets => null()
   contains
     procedure :: load, evaluate, clear
   end type
@@ -56,7 +57,8 @@ contains
     offsets = reshape([((real(k, real32)/reach, k = -reach, reach), i = 1, cells)], [1, size(src)])
     call self%graph%from_edges(src, dst, num_src=cells)
     call self%model%set("edge_index", self%graph)
-    call self%model%set("offsets", self%tape%constant(offsets))
+    self%offsets => self%tape%constant(offsets)
+    call self%model%set("offsets", self%offsets)
   end subroutine
 
   subroutine evaluate(self, u, share)
@@ -68,6 +70,7 @@ contains
     call self%model%set("u", x)
     y => self%model%apply(self%tape)
     share = y%val(1, :)
+    call self%tape%clear(after=self%offsets)
   end subroutine
 
   subroutine clear(self)

@@ -4,7 +4,8 @@ module slope_limiter
   !!
   !!     s = (a (b**2 + e) + b (a**2 + e))/(a**2 + b**2 + 2 e)
   !!
-  !! which is second order where a wave is smooth, and makes no new extremes where it is not.
+  !! which is second order where a wave is smooth, and makes no new extremes where it is not, but
+  !! for some of the order of e.
   use, intrinsic :: iso_fortran_env, only: real64
   use pyops, only: matrix_r8, operator_r8
   implicit none

@@ -49,6 +49,7 @@ class PairPyops : public Pair {
     one_coeff = 1;
     manybody_flag = 1;
     ghostneigh = 1;
+    centroidstressflag = CENTROID_NOTAVAIL;
   }
 
   ~PairPyops() override {
@@ -77,6 +78,7 @@ class PairPyops : public Pair {
     }
     check(pyops_model_load(model, words[2], 8));
     check(pyops_model_number(model, "cutoff", &cutoff));
+    if (!(cutoff > 0 && cutoff < 1e6)) error->all(FLERR, "pair_coeff: expected a positive cutoff");
     layers = count_layers();
     check_sum(numbers[1]);
     if (!allocated) allocate();
@@ -149,9 +151,14 @@ class PairPyops : public Pair {
 
   int count_layers() {
     double count;
-    if (pyops_model_number(model, "num_interactions", &count) == 0) return int(count);
-    if (pyops_model_number(model, "num_blocks", &count) == 0) return int(count) + 1;
-    return 0;
+    int more = 0;
+    if (pyops_model_number(model, "num_interactions", &count) != 0) {
+      more = 1;
+      if (pyops_model_number(model, "num_blocks", &count) != 0) return 0;
+    }
+    if (!(count >= 1 && count <= 1000 && count == std::floor(count)))
+      error->all(FLERR, "pair_coeff: expected 1 to 1000 layers in the file");
+    return int(count) + more;
   }
 
   void apply() {

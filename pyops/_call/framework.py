@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .._schema import show_shape
 from .arguments import by_position
+from .half import TYPES
 from .operator import OPERATORS
+from .selection import in_type
 from .types import Options, Typed
 
 if TYPE_CHECKING:
@@ -130,6 +132,22 @@ def conditional(
             numbers = as_numbers(f"{front_end.label}: {names[0]}", *inputs[:2])
             inputs = (numbers, *inputs[1:])
         return function(*inputs, **options)
+
+    front_end.document(call)
+    return call
+
+
+def bounded(
+    function: Callable[..., FrameworkArray], framework: str
+) -> Callable[..., FrameworkArray]:
+    """Return the function of an operator whose options are bounds of its input, in its type."""
+    op = OPERATORS[function.__name__]
+    front_end, names = FrameworkFunction(op, framework), op.signature.positional
+
+    def call(*inputs: object, **options: object) -> FrameworkArray:
+        inputs = by_position(front_end.label, names, inputs, options)
+        kind = str(getattr(inputs[0], "dtype", "")).removeprefix("torch.") if inputs else ""
+        return function(*inputs, **(in_type(options, kind) if kind in TYPES else options))
 
     front_end.document(call)
     return call

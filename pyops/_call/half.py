@@ -7,6 +7,7 @@ bfloat16 as they are, see `Phase.reading`; for others a call converts its arrays
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 TYPES = {"bfloat16": "bf16", "float16": "fp16"}
 """Names of the types, and those of the kernels that convert them."""
+_FORMATS = {"bfloat16": (8, -133), "float16": (11, -24)}
+"""Significant bits of the types, and the exponent of their least number."""
 ROWS = "num_src", "num_dst", "num_edges", "num_entries", "num_samples", "points"
 """First axes of arrays that are no parameters."""
 Type = TypeVar("Type")
@@ -35,6 +38,13 @@ Type = TypeVar("Type")
 def is_half(argument: object) -> bool:
     """Return whether an argument is an array of half precision."""
     return getattr(getattr(argument, "dtype", None), "name", None) in TYPES
+
+
+def nearest(number: float, kind: str) -> float:
+    """Return a finite number rounded to a type of half precision, without its largest."""
+    bits, least = _FORMATS[kind]
+    unit = 2.0 ** max(math.frexp(number)[1] - bits, least)
+    return round(number / unit) * unit
 
 
 def _native(argument: Any) -> Any:

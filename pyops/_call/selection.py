@@ -5,6 +5,7 @@ Their phases are forms of the kernel of second derivatives, which takes five ope
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from .broadcast import broadcast, element_strides
 from .elementwise import DECLARATION, INTERFACES, BroadcastPhase, plan_call
+from .half import is_half, nearest
 from .operator import Operator
 from .phase import compiled
 from .plan import check_arrays
@@ -160,6 +162,18 @@ class ClipPhase(SelectionPhase):
         "jvp": ("zero1", "dx1"),
     }
 
+    def run(
+        self,
+        given: Sequence[object],
+        options: Options,
+        wanted: Collection[str] | None = None,
+        out: Sequence[Array | None] | None = None,
+        accumulate: bool = False,
+    ) -> tuple[Array | None, ...]:
+        if given and isinstance(given[0], np.ndarray) and is_half(given[0]):
+            options = in_type(self.checked(options), given[0].dtype.name)
+        return super().run(given, options, wanted, out, accumulate)
+
     def checked(self, options: Mapping[str, object]) -> Options:
         found = super().checked(options)
         least, most = found["min"], found["max"]
@@ -170,10 +184,11 @@ class ClipPhase(SelectionPhase):
         return found
 
     def _fixed(self, options: Mapping[str, object], dtype: Dtype) -> dict[str, Array]:
-        return {
-            name: np.full(1, number, dtype)
-            for name, number in zip(("hx1", "hx2"), options.values(), strict=True)
-        }
+        with np.errstate(over="ignore"):  # a bound beyond all numbers of the type
+            return {
+                name: np.full(1, number, dtype)
+                for name, number in zip(("hx1", "hx2"), options.values(), strict=True)
+            }
 
 
 class Selection(Operator):
@@ -189,10 +204,20 @@ class Selection(Operator):
         return self._phase(self, name)
 
 
+def in_type(bounds: Options, kind: str) -> Options:
+    """Return bounds rounded to a type of half precision, so that elements may equal them."""
+    return {
+        name: nearest(b, kind) if isinstance(b, int | float) and math.isfinite(b) else b
+        for name, b in bounds.items()
+    }
+
+
 def as_numbers(condition: object, like: object) -> object:
     """Return a condition as an array of numbers like others; what is no condition as it is."""
     kind, dtype = getattr(condition, "dtype", None), getattr(like, "dtype", None)
-    if isinstance(kind, np.dtype) and kind.kind in "biu" and isinstance(dtype, np.dtype):
+    if isinstance(kind, np.dtype) and kind.kind in "biu":
+        if not isinstance(dtype, np.dtype) or dtype.kind in "biu":
+            dtype = np.dtype(np.float64)
         found: object = operator.ne(condition, 0).astype(dtype)
         return found
     return condition

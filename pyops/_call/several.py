@@ -45,9 +45,19 @@ class SeveralPhase(Phase):
         out: Sequence[Array | None] | None = None,
         accumulate: bool = False,
     ) -> Outputs:
-        several = choices(self.caller, self.signature, options)
+        comm = getattr(given[0], "comm", None) if given else None
+        try:
+            several = choices(self.caller, self.signature, options)
+            if several is not None:
+                self._check_tuples(given, out, several)
+        except ValueError as error:
+            if comm is not None:
+                comm._agree(self.caller, (), error)  # raises it on all ranks
+            raise
         if several is None:
             return super().run(given, options, wanted, out, accumulate)
+        if comm is not None:
+            comm._agree(self.caller, tuple(one[CHOICE] for one in several))
         if self.name == "backward":
             *inputs, gy = given
             calls = [((*inputs, g), o) for g, o in self._paired("gy", gy, several)]
@@ -76,6 +86,18 @@ class SeveralPhase(Phase):
             found = len(given) if isinstance(given, (tuple, list)) else type(given).__name__
             raise ValueError(f"{self.caller}: {name}: expected a tuple of {count}, got {found}")
         return list(zip(given, several, strict=True))
+
+    def _check_tuples(
+        self,
+        given: Sequence[object],
+        out: Sequence[Array | None] | None,
+        several: list[Options],
+    ) -> None:
+        places = {"backward": len(given) - 1, "double_backward": len(given) // 2}
+        if self.name in places:
+            self._paired("gy", given[places[self.name]], several)
+        if self.name != "backward" and out is not None:
+            self._paired("out", out[-1], several)
 
     def _summed(
         self,

@@ -177,7 +177,7 @@ def softmax(x: Annotated[Array, "..."], *, axis: int = -1) -> Annotated[Array, "
 
     Notes
     -----
-    Time O(n) for n elements. Memory beside inputs and results: blocks of 16,384 elements for each
+    Time O(n) for n elements. Memory beside inputs and results: blocks of 8,192 elements for each
     thread.
     """
 
@@ -203,7 +203,7 @@ def log_softmax(x: Annotated[Array, "..."], *, axis: int = -1) -> Annotated[Arra
 
     Notes
     -----
-    Time O(n) for n elements. Memory beside inputs and results: blocks of 16,384 elements for each
+    Time O(n) for n elements. Memory beside inputs and results: blocks of 8,192 elements for each
     thread.
     """
 

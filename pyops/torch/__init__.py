@@ -7,6 +7,7 @@ work as for torch's own functions.
 
 from .._call.compound import COMPOUNDS as _COMPOUNDS
 from .._call.compound import starred as _starred
+from .._call.framework import bounded as _bounded
 from .._call.framework import compound as _compound
 from .._call.framework import conditional as _conditional
 from .._call.operator import OPERATORS as _OPERATORS
@@ -26,4 +27,5 @@ globals().update(
     {name: _compound(op, "torch", globals(), _check) for name, op in _COMPOUNDS.items()}
 )
 globals()["where"] = _conditional(globals()["where"], "torch", _as_numbers)
+globals()["clip"] = _bounded(globals()["clip"], "torch")
 globals()["aggregate"] = _of_framework(globals()["aggregate"], _OPERATORS["aggregate"], "torch")

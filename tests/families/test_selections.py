@@ -216,3 +216,15 @@ REFUSALS = {
 def test_refusals(message):
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         REFUSALS[message]()
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_bounds_in_half_precision(kind):
+    """An element that equals a bound in its type keeps its gradient, whatever the rounding."""
+    dtype = np.dtype(pytest.importorskip("ml_dtypes").bfloat16 if kind == "bfloat16" else kind)
+    drawn = abs(draw((500,))) * 10.0 ** np.arange(-5, 5).repeat(50)
+    for bound in drawn[drawn < 6e4]:
+        x = np.asarray([bound], dtype)
+        (gx,) = pyops.clip.backward(x, np.ones(1, dtype), min=-1e5, max=float(bound))
+        assert gx == 1
+        assert pyops.clip(x, min=float(bound), max=1e5) == x

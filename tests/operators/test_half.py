@@ -125,7 +125,7 @@ def test_conversions(kind):
     wide = np.concatenate([drawn, ties.astype(np.uint32).ravel()]).view(np.float32)
     with np.errstate(invalid="ignore"):
         expected = rounded(wide, kind)
-    assert_same_numbers(half._rounded(wide, np.dtype(kind)), expected)
+    assert_same_numbers(half.rounded(wide, np.dtype(kind)), expected)
 
 
 def assert_same_numbers(got, expected):

@@ -35,7 +35,7 @@ def test_phases(dtype):
     op, tolerance = pyops.aggregate, 50 * np.finfo(dtype).eps
     each = [{"reduce": name} for name in REDUCE]
     assert_same(op(graph, *inputs, reduce=REDUCE), [op(graph, *inputs, **one) for one in each])
-    y, saved = op.forward(graph, *inputs, reduce=[*REDUCE])
+    y, saved = op.forward(graph, *inputs, reduce=REDUCE)
     assert (len(y), saved) == (len(REDUCE), ())
     pairs = [(g, one) for g, one in zip(gys, each, strict=True) if g is not None]
     expected = total(op.backward(graph, *inputs, g, **one) for g, one in pairs)

@@ -7,6 +7,7 @@ the steps of its lowering, which are evaluated for the example inputs at once.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ from .tracing import Tracer, line_of
 if TYPE_CHECKING:
     from ...models._calls import Scalar
 
+_one_at_a_time = threading.RLock()
+"""Held while functions of torch and Python are replaced, which all threads see."""
 _NEIGHBOURS = {"neighbors_index", "neighbors_row_splits"}
 """Keys of neighbourhoods as `NeighborSearch` returns them."""
 
@@ -40,6 +43,13 @@ def lower(
     model: torch.nn.Module, inputs: object, hyperparameters: Mapping[str, Scalar] | None
 ) -> Lowered:
     """Return the program of a model, whose results equal those of the model for the inputs."""
+    with _one_at_a_time:
+        return _lower(model, inputs, hyperparameters)
+
+
+def _lower(
+    model: torch.nn.Module, inputs: object, hyperparameters: Mapping[str, Scalar] | None
+) -> Lowered:
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"{_CALLER}: model: expected a torch.nn.Module, got {type(model).__name__}")
     named = _by_name(model, inputs)

@@ -19,7 +19,7 @@ from ...models._model import dtype_of, seen
 from ...models._program import Input, Program, Step, check
 from ...models._tape import Node, Tape
 from ...ops.elementwise import REDUCTIONS
-from .graph_sizes import sizes_of_graphs
+from .graph_sizes import have_same_rows, sizes_of_graphs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -347,10 +347,16 @@ class Builder:
             tuple(steps),
             tuple(ref.name for ref in outputs),
         )
-        shapes = {name: node.value.shape for name, node in self._reals.items()}
-        program = sizes_of_graphs(program, shapes, self._ends)
+        program = sizes_of_graphs(program, self._shapes(), self._ends)
         check(program, kinds_of(self.tensors))
         return program
+
+    def has_same_rows(self, one: Ref, other: Ref) -> bool:
+        """Return whether two values have equally many rows, whatever the sizes of the inputs."""
+        return have_same_rows(one.name, other.name, self.steps, self._shapes(), self._ends)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: node.value.shape for name, node in self._reals.items()}
 
     def _needed(self, names: Sequence[str]) -> list[Step]:
         """Return the steps on which the outputs depend."""

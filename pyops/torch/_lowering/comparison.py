@@ -88,6 +88,8 @@ def compare_elsewhere(
     random = np.random.default_rng(0)
     with torch.no_grad():
         for name, parameter in parameters.items():
+            if not parameter.is_floating_point():
+                continue
             value = _moved(changed[name], random)
             if name in zero_rows:
                 value[zero_rows[name]] = 0
@@ -99,7 +101,7 @@ def compare_elsewhere(
         expected = model(*inputs)
     _compare_results(expected, program(*lowered.examples), " for other parameters", _ELSEWHERE)
     first = expected[0] if isinstance(expected, tuple | list) else expected
-    if first.requires_grad and np.isfinite(first.detach().numpy()).all():
+    if first.requires_grad and bool(first.detach().isfinite().all()):
         _compare_gradients(first, expected, parameters, program, lowered)
 
 
@@ -120,11 +122,12 @@ def _compare_gradients(
     trained = {name: one for name, one in parameters.items() if name in program.parameters}
     weights = np.cos(np.arange(first.numel())).reshape(first.shape)
     gy = np.asarray(weights, lowered.dtype)
-    found = torch.autograd.grad(first, [*trained.values()], torch.from_numpy(gy), allow_unused=True)
+    cotangent = torch.from_numpy(gy).to(first.device)
+    found = torch.autograd.grad(first, [*trained.values()], cotangent, allow_unused=True)
     others = len(expected) - 1 if isinstance(expected, tuple | list) else 0
     own = program.backward(*lowered.examples, gy, *[None] * others)
     both = {
-        name: (np.zeros(own[name].shape) if one is None else one.numpy(), own[name])
+        name: (np.zeros(own[name].shape) if one is None else one.cpu().numpy(), own[name])
         for name, one in zip(trained, found, strict=True)
     }
     scale = max((np.abs(one).max(initial=0.0) for one, _ in both.values()), default=0.0)

@@ -14,7 +14,7 @@ import pyops.torch as pt
 from pyops.torch import nn
 
 from ..._call.operator import OPERATORS as _DECLARED
-from ...models._calls import GRAPH, INDEX, REAL, Scalar
+from ...models._calls import CALLS, GRAPH, INDEX, REAL, Scalar
 from ...ops.elementwise import ARITY
 from ..nn._dimenet import product, swish
 from ..nn._reductions import EXTREMES
@@ -82,8 +82,12 @@ def check_axes(target: object, values: Sequence[object]) -> None:
 
 def _operator(builder: Builder, name: str, *args: object, **kwargs: object) -> Ref:
     """Write the call of an operator of `pyops.torch`."""
+    if name not in CALLS:
+        raise UnsupportedError(f"{name}: there is no such function in programs")
     signature = _DECLARED[name].signature
     held = dict(zip(signature.positional, args, strict=False)) | kwargs
+    if name.endswith("softmax") and not signature.has_graph:
+        held.setdefault("axis", -1)
     graph = held.pop("graph", None)
     assert graph is None or isinstance(graph, Ref)
     inputs = {n: held.pop(n) for n in signature.inputs if n in held}
@@ -275,7 +279,7 @@ def _shaped(builder: Builder, x: Ref, *sizes: object) -> Ref:
     """Write a reshape; the number of rows of the example is not stored."""
     lengths = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes
     found = [n if isinstance(n, int) else -1 for n in lengths]
-    if found == [-1, -1] and _has_rows_of(lengths[0], x):
+    if found == [-1, -1] and _has_rows_of(builder, lengths[0], x):
         found = [-1, math.prod(x.shape[1:])]
     if not 1 <= len(found) <= 2 or found.count(-1) > 1:
         raise UnsupportedError(
@@ -285,8 +289,8 @@ def _shaped(builder: Builder, x: Ref, *sizes: object) -> Ref:
     return builder.reshape(x, *found)
 
 
-def _has_rows_of(length: object, x: Ref) -> bool:
-    return isinstance(length, Rows) and length.ref.shape[0] == x.shape[0]
+def _has_rows_of(builder: Builder, length: object, x: Ref) -> bool:
+    return isinstance(length, Rows) and builder.has_same_rows(length.ref, x)
 
 
 def _flatten(builder: Builder, x: Ref, start_dim: int = 0, end_dim: int = -1) -> Ref:

@@ -1,4 +1,4 @@
-"""Inputs of a program that have a row for each node of a graph."""
+"""Values of a program that have equally many rows, or a row for each node of a graph."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from ...models._calls import GRAPH
 from ...ops.elementwise import ARITY, REDUCTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ...models._program import Program, Step
+
+    Shapes = Mapping[str, tuple[int, ...]]
+    Ends = Mapping[str, tuple[str, str]]
 
 _KEPT = "linear", "layer_norm", "softmax", "log_softmax"
 """Calls whose results have as many rows as their input x; reductions of rows are not among them."""
@@ -44,22 +47,33 @@ class _Classes:
         self._parents[self.find(one)] = self.find(other)
 
 
-def sizes_of_graphs(
-    program: Program,
-    shapes: Mapping[str, tuple[int, ...]],
-    ends: Mapping[str, tuple[str, str]],
-) -> Program:
-    """Return the program whose graphs name inputs with rows for their nodes, where there are some.
+def _classes(steps: Sequence[Step], shapes: Shapes, ends: Ends) -> _Classes:
+    """Return which values have equally many rows, as the calls that use them require so.
 
-    Two values have equally many rows if the calls that use them require so. `shapes` are those of
-    real values for the example inputs, `ends` values with rows for sources and destinations.
+    `shapes` are those of real values for the example inputs, `ends` values with rows for sources
+    and destinations.
     """
     classes = _Classes()
     for graph, names in ends.items():
         for name, size in zip(names, ("num_src", "num_dst"), strict=True):
             classes.join(name, f"{graph}:{size}")
-    for step in program.steps:
+    for step in steps:
         _join(classes, step, shapes)
+    return classes
+
+
+def have_same_rows(one: str, other: str, steps: Sequence[Step], shapes: Shapes, ends: Ends) -> bool:
+    """Return whether two values have equally many rows for all inputs."""
+    classes = _classes(steps, shapes, ends)
+    return classes.find(one) == classes.find(other)
+
+
+def sizes_of_graphs(program: Program, shapes: Shapes, ends: Ends) -> Program:
+    """Return the program whose graphs name inputs with rows for their nodes, where there are some.
+
+    The arguments are those of `have_same_rows`.
+    """
+    classes = _classes(program.steps, shapes, ends)
     rows = {classes.find(one.name): one.name for one in program.inputs[::-1] if one.kind != GRAPH}
     found = [
         replace(
@@ -74,7 +88,7 @@ def sizes_of_graphs(
     return replace(program, inputs=tuple(found))
 
 
-def _join(classes: _Classes, step: Step, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _join(classes: _Classes, step: Step, shapes: Shapes) -> None:
     operator = OPERATORS.get(step.call)
     if operator is not None and operator.signature.has_graph:
         signature = operator.signature
@@ -86,7 +100,9 @@ def _join(classes: _Classes, step: Step, shapes: Mapping[str, tuple[int, ...]]) 
         for name in step.inputs.values():
             if _has_rows(step, shapes[name], shapes[step.result]):
                 classes.join(step.result, name)
-    elif step.call in _KEPT:
+    elif (
+        step.call == "reshape" and shapes[step.inputs["x"]][:1] == shapes[step.result][:1]
+    ) or step.call in _KEPT:
         classes.join(step.result, step.inputs["x"])
     elif step.call == "gather":
         classes.join(step.result, step.inputs["index"])

@@ -222,7 +222,8 @@ class RGCNConv(Aggregating):
         share = None
         if self.aggr == "mean":
             places = edges.dst.long() * relations + types
-            share = torch.bincount(places).to(x.dtype).reciprocal().index_select(0, places)
+            _, which, counts = torch.unique(places, return_inverse=True, return_counts=True)
+            share = counts.to(x.dtype).reciprocal().index_select(0, which)
         messages = _ops.segment_matmul(of_types, x, weight)
         return _ops.aggregate(graph, None, messages, share, reduce="sum")
 

@@ -16,7 +16,8 @@ constexpr int NEIGHMASK = 0x1FFFFFFF;
 
 namespace NeighConst {
 enum { REQ_FULL = 1, REQ_GHOST = 2 };
-}
+enum { CENTROID_SAME, CENTROID_NOTAVAIL = 2 };
+}  // namespace NeighConst
 
 struct Error {
   [[noreturn]] void all(const char *, int, const std::string &text) const {
@@ -96,7 +97,8 @@ class Pair {
   double *eatom = nullptr, **vatom = nullptr;
   double **cutsq = nullptr, **cutghost = nullptr;
   int **setflag = nullptr;
-  int restartinfo = 1, single_enable = 1, one_coeff = 0, manybody_flag = 0, ghostneigh = 0;
+  int restartinfo = 1, single_enable = 1, one_coeff = 0, manybody_flag = 0, ghostneigh = 0,
+      centroidstressflag = CENTROID_SAME;
   int allocated = 0;
   int eflag_global = 0, eflag_atom = 0, vflag_atom = 0, vflag_fdotr = 0;
   NeighList *list = nullptr;

@@ -261,3 +261,14 @@ def test_state_that_the_model_sets_is_restored(tmp_path):
     assert model.calls.item() == 0
     assert model.seen is None
     np.testing.assert_array_equal(load(tmp_path / "file")(np.full(2, 3, np.float32)), 6)
+
+
+def test_rows_of_another_value(tmp_path):
+    """A number of rows is that of the value itself, not one that the example has by chance."""
+    linear = functional.linear
+    module = Function(lambda m, x, z, i: linear(z, m.weight).view(x.shape[0], -1)).double()
+    with pytest.raises(NotImplementedError, match="reshape: expected one or two lengths"):
+        save(module, tmp_path / "file", values(9))
+    module = Function(lambda m, x, z, i: torch.relu(x * m.weight[0]).view(x.shape[0], -1)).double()
+    save(module, tmp_path / "file", values(9))
+    assert_equal(tmp_path / "file", module, values(6))

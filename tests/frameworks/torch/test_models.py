@@ -158,7 +158,7 @@ FUNCTIONS = {
     "shapes": lambda m, x, z, i: (
         x.reshape(x.shape[0], 4).view(-1, 2).sum(1).view(x.size(0), -1) + z[:, None, ...].dim()
         if x.dim() == 1
-        else x.view(z.shape[0], -1).flatten().reshape(-1, 4) * x.shape[1]
+        else x.view(x.shape[0], -1).flatten().reshape(-1, 4) * x.shape[1]
     ),
     "gather": lambda m, x, z, i: x[i] + torch.index_select(z, 0, i) + functional.embedding(i, x),
     "scatter": lambda m, x, z, i: nn.scatter(x, i) + nn.scatter(z, i, 0, None, "mean"),
