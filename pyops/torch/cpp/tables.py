@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..._call.half import ROWS
 from ..._schema import INDEX_ARRAYS, Signature, procedures
-from ..._schema.calls import PHASES, called_kernels
+from ..._schema.calls import called_kernels
 from ..._schema.declaration import COUNTS, GRAPH_SIZES
 from ..._schema.dispatch import function_name, function_schemas
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..._schema import Input, Option, Shape, Size
 
-CALLED = *PHASES, "attention"
+CALLED = "forward", "backward", "double_backward", "attention"
 """Phases whose kernels the library calls."""
 KINDS = {int: "SIZE", bool: "FLAG", str: "CHOICE", float: "NUMBER"}
 INTRODUCTION = """\

@@ -45,8 +45,8 @@ def derivatives(example, tensors, kind):
 
     y = example(*leaves)
     gy = draw(y).requires_grad_()
-    first = torch.autograd.grad(y, leaves, gy, create_graph=True)
-    some = [g.requires_grad for g in first]
+    first = torch.autograd.grad(y, leaves, gy, create_graph=True, allow_unused=True)
+    some = [g is not None and g.requires_grad for g in first]
     pairs = [(g, draw(g)) for g, kept in zip(first, some, strict=True) if kept]
     second = torch.autograd.grad(
         [g for g, _ in pairs], [*leaves, gy], [h for _, h in pairs], allow_unused=True
