@@ -35,7 +35,13 @@ class Example:
         graph = [] if self.graph is None else [self.graph]
         spread = [a for some in more for a in some]
         options = {**self.options, **keywords}
-        return getattr(self.op, phase)(*graph, *self.arrays, *spread, **options)
+        found = getattr(self.op, phase)(*graph, *self.arrays, *spread, **options)
+        if phase != "backward":
+            return found
+        return [  # None for inputs that have no derivative, where JAX has zeros
+            np.zeros_like(a) if g is None and a is not None else g
+            for g, a in zip(found, self.arrays, strict=True)
+        ]
 
     def expected(self):
         """Return the results, a cotangent of each, and the gradients of the inputs, by NumPy."""
