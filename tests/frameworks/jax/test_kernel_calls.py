@@ -40,8 +40,8 @@ def double_backward(function, primals, tangents, cotangent):
 
 
 PHASES = forward, jvp, backward, double_backward
-SEVERAL_KERNELS = {"max": PHASES[1:], "min": PHASES[1:]}
-"""Phases that Python assembles."""
+BY_PYTHON = {"max": PHASES[1:], "min": PHASES[1:], "where": PHASES[3:], "clip": PHASES[3:]}
+"""Phases of several kernels, or of none where derivatives are 0."""
 CASES = [
     (name, kind)
     for name, op in OPERATORS.items()
@@ -89,7 +89,7 @@ def prepare(name, phases, kind, dtype):
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_repeated_calls_do_not_enter_python(name, kind, without_python):
-    phases = [phase for phase in PHASES if phase not in SEVERAL_KERNELS.get(name, ())]
+    phases = [phase for phase in PHASES if phase not in BY_PYTHON.get(name, ())]
     dtype = np.float32 if kind == "constant" else np.float64
     program, given = prepare(name, phases, kind, dtype)
     expected = program(*given)
@@ -97,9 +97,9 @@ def test_repeated_calls_do_not_enter_python(name, kind, without_python):
     assert_same_bits(program(*given), expected)
 
 
-@pytest.mark.parametrize("name", SEVERAL_KERNELS)
-def test_phases_of_several_kernels_enter_python(name, without_python):
-    for phase in SEVERAL_KERNELS[name]:
+@pytest.mark.parametrize("name", BY_PYTHON)
+def test_other_phases_enter_python(name, without_python):
+    for phase in BY_PYTHON[name]:
         program, given = prepare(name, [phase], "constant", np.float64)
         program(*given)
     without_python()
