@@ -16,7 +16,6 @@ constexpr int NEIGHMASK = 0x1FFFFFFF;
 
 namespace NeighConst {
 enum { REQ_FULL = 1, REQ_GHOST = 2 };
-enum { CENTROID_SAME, CENTROID_NOTAVAIL = 2 };
 }  // namespace NeighConst
 
 struct Error {
@@ -80,6 +79,8 @@ struct LAMMPS {
   Memory *memory;
   Neighbor *neighbor;
 };
+
+enum { CENTROID_SAME = 0, CENTROID_NOTAVAIL = 2 };
 
 class Pair {
  public:
