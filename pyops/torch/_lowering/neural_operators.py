@@ -79,7 +79,9 @@ def _transform(
     graph, x = as_graph(neighbors), y if x is None else x
     builder.set_sizes(graph, y.shape[0], x.shape[0])
     if weights is not None:
-        if weights.shape[0] != builder.example(graph.name).num_edges:  # those of points
+        neighbourhoods = builder.example(graph.name)
+        assert isinstance(neighbourhoods, Graph)
+        if weights.shape[0] != neighbourhoods.num_edges:  # those of points
             index = builder.step("sources", graph=graph)
             weights = builder.step("gather", {"x": weights, "index": index})
         if layer.weighting_fn is not None:
