@@ -218,7 +218,7 @@ class ElementwisePhase(BroadcastPhase):
         self, given: Sequence[object], options: Options, wanted: Collection[str] | None
     ) -> Plan:
         _, split = self._split(given)
-        numbers = [n for n in self.checked(options).values() if isinstance(n, float)]
+        checked = self.checked(options)
         names = self._wants(wanted, split)
         dtype, arrays = check_arrays(self.caller, self.slots, split)
         held = zip(self.signature.inputs, arrays, strict=False)
@@ -227,25 +227,39 @@ class ElementwisePhase(BroadcastPhase):
         shapes = {name: array.shape for name, array in inputs.items()} | {"gy": space}
         self._expect(arrays, shapes)
         outputs = self._shapes(names, shapes)
+        operands, results = self._kernel_names()
+        constant, fixed = self._from_options(checked, dtype)
         return plan_call(
             self._variants,
             self.kernel,
             self.function,
             space,
             {
-                kernel_name(slot.name): (array.shape, element_strides(array))
-                for slot, array in zip(self.slots, arrays, strict=True)
+                name: (array.shape, element_strides(array))
+                for name, array in zip(operands, arrays, strict=True)
                 if array is not None
             },
             {
-                kernel_name(name): shape
-                for name, shape in zip(self.outputs, outputs, strict=True)
+                name: shape
+                for name, shape in zip(results, outputs, strict=True)
                 if shape is not None
             },
             dtype,
             outputs,
-            constant=numbers[0] if numbers else 0.0,
+            constant=constant,
+            fixed=fixed,
         )
+
+    def _kernel_names(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the kernel's names of the arrays and of the outputs."""
+        arrays, outputs = (slot.name for slot in self.slots), self.outputs
+        return [*map(kernel_name, arrays)], [*map(kernel_name, outputs)]
+
+    def _from_options(
+        self, options: Mapping[str, object], dtype: Dtype
+    ) -> tuple[float, dict[str, Array]]:
+        """Return the constant of the function, and operands that the options give."""
+        return next((n for n in options.values() if isinstance(n, float)), 0.0), {}
 
 
 class Elementwise(Operator):

@@ -11,27 +11,24 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from .broadcast import broadcast, element_strides
-from .elementwise import DECLARATION, INTERFACES, BroadcastPhase, plan_call
+from .elementwise import DECLARATION, INTERFACES, ElementwisePhase
 from .half import is_half, nearest
 from .operator import Operator
 from .phase import compiled
-from .plan import check_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from .._schema import Procedure
-    from .broadcast import Lengths, Strides
     from .phase import Phase
-    from .plan import Kernel, Plan
-    from .types import Array, Dtype, Options, Shaped
+    from .plan import Kernel
+    from .types import Array, Dtype, Options
 
 KERNEL = "double_backward"
 Names = tuple[str, ...]
 
 
-class SelectionPhase(BroadcastPhase):
+class SelectionPhase(ElementwisePhase):
     """Phase of a function of the table that selects."""
 
     row: ClassVar[str]
@@ -44,7 +41,7 @@ class SelectionPhase(BroadcastPhase):
 
     def __init__(self, op: Operator, name: str) -> None:
         super().__init__(op, name)
-        self.kernel = KERNEL
+        self.kernel, self.function = KERNEL, self.row
 
     def _compiled(self) -> dict[str, Kernel]:
         return compiled(DECLARATION, KERNEL)
@@ -52,54 +49,8 @@ class SelectionPhase(BroadcastPhase):
     def _interface(self) -> Procedure:
         return INTERFACES[KERNEL]
 
-    def _fixed(self, options: Mapping[str, object], dtype: Dtype) -> dict[str, Array]:
-        """Return operands that the options give."""
-        return {}
-
-    def output_shape(
-        self,
-        sizes: Mapping[str, int],
-        arrays: Sequence[Shaped | None],
-        options: Mapping[str, object],
-    ) -> Lengths:
-        self.checked(options)
-        held = zip(self.signature.inputs, arrays, strict=True)
-        return broadcast(self.caller, {name: array for name, array in held if array is not None})
-
-    def _make_plan(
-        self, given: Sequence[object], options: Options, wanted: Collection[str] | None
-    ) -> Plan:
-        _, split = self._split(given)
-        checked = self.checked(options)
-        requested = self._wants(wanted, split)
-        dtype, arrays = check_arrays(self.caller, self.slots, split)
-        held = zip(self.signature.inputs, arrays, strict=False)
-        inputs = {name: array for name, array in held if array is not None}
-        space = broadcast(self.caller, inputs)
-        shapes = {name: array.shape for name, array in inputs.items()} | {"gy": space}
-        self._expect(arrays, shapes)
-        outputs = self._shapes(requested, shapes)
-        operands: dict[str, tuple[Lengths, Strides]] = {
-            name: (array.shape, element_strides(array))
-            for name, array in zip(self.operands[self.name], arrays, strict=True)
-            if array is not None
-        }
-        results = {
-            name: shape
-            for name, shape in zip(self.results[self.name], outputs, strict=True)
-            if shape is not None
-        }
-        return plan_call(
-            self._variants,
-            KERNEL,
-            self.row,
-            space,
-            operands,
-            results,
-            dtype,
-            outputs,
-            fixed=self._fixed(checked, dtype),
-        )
+    def _kernel_names(self) -> tuple[Names, Names]:
+        return self.operands[self.name], self.results[self.name]
 
 
 class WherePhase(SelectionPhase):
@@ -183,12 +134,12 @@ class ClipPhase(SelectionPhase):
             raise ValueError(f"{self.caller}: min: expected at most max={most}, got {least}")
         return found
 
-    def _fixed(self, options: Mapping[str, object], dtype: Dtype) -> dict[str, Array]:
+    def _from_options(
+        self, options: Mapping[str, object], dtype: Dtype
+    ) -> tuple[float, dict[str, Array]]:
         with np.errstate(over="ignore"):  # a bound beyond all numbers of the type
-            return {
-                name: np.full(1, number, dtype)
-                for name, number in zip(("hx1", "hx2"), options.values(), strict=True)
-            }
+            bounds = [np.full(1, number, dtype) for number in options.values()]
+        return 0.0, dict(zip(("hx1", "hx2"), bounds, strict=True))
 
 
 class Selection(Operator):
