@@ -4,35 +4,14 @@ import sys
 
 import numpy as np
 
-import pyops
 from pyops.distributed import Communicator
 
 from .graphs import refused
-from .neighbours import CASES
-from .shares import cuts
+from .neighbours import CASES, compare_graphs
 
 
 def compare(comm, rng, x, nearest, options, *, ranges=None):
-    options = dict(options)
-    count = len(x)
-    if "cell" in options:
-        options["cell"] = options["cell"].astype(x.dtype)
-    if options.pop("batch", False):
-        options["batch"] = rng.integers(0, 4, count)
-    ranges = cuts(rng, count, comm.size) if ranges is None else ranges
-    own = slice(*ranges[comm.rank : comm.rank + 2].tolist())
-    whole, *expected = pyops.knn_graph(x, nearest, **options)
-    if "batch" in options:
-        options["batch"] = options["batch"][own]
-    graph, *found = comm.knn_graph(x[own], nearest, **options)
-    rows = (whole.dst >= own.start) & (whole.dst < own.stop)
-    numbers = graph.exchange(np.arange(own.start, own.stop))
-    assert np.array_equal(numbers[graph.local.src], whole.src[rows])
-    assert np.array_equal(graph.local.dst + own.start, whole.dst[rows])
-    for a, b in zip(found, expected, strict=True):
-        assert a.dtype == b.dtype
-        assert np.array_equal(a, b[rows])
-    assert graph.num_ghosts == len(np.setdiff1d(whole.src[rows], np.arange(count)[own]))
+    compare_graphs(comm, rng, "knn_graph", x, nearest, options, ranges)
 
 
 def same():

@@ -25,23 +25,20 @@ CASES = {
 }
 
 
-def compare(comm, rng, count, cutoff, dtype, options, away=0.0):
+def compare_graphs(comm, rng, name, x, reach, options, ranges=None):
+    """Compare a graph of points, by a function of this name, with that of one rank; return it."""
     options = dict(options)
-    x = 3 * rng.random((count, options.pop("dim", 3))) - 0.5
-    x[::2] += away
-    x = x.astype(dtype)
-    if rng.random() < 0.5:  # neighbours have near numbers
-        x = x[np.argsort(x[:, 0])]
+    count = len(x)
     if "cell" in options:
-        options["cell"] = options["cell"].astype(dtype)
+        options["cell"] = options["cell"].astype(x.dtype)
     if options.pop("batch", False):
         options["batch"] = rng.integers(0, 4, count)
-    ranges = cuts(rng, count, comm.size)
+    ranges = cuts(rng, count, comm.size) if ranges is None else ranges
     own = slice(*ranges[comm.rank : comm.rank + 2].tolist())
-    whole, *expected = pyops.radius_graph(x, cutoff, **options)
+    whole, *expected = getattr(pyops, name)(x, reach, **options)
     if "batch" in options:
         options["batch"] = options["batch"][own]
-    graph, *found = comm.radius_graph(x[own], cutoff, **options)
+    graph, *found = getattr(comm, name)(x[own], reach, **options)
     rows = (whole.dst >= own.start) & (whole.dst < own.stop)
     numbers = graph.exchange(np.arange(own.start, own.stop))
     assert np.array_equal(numbers[graph.local.src], whole.src[rows])
@@ -51,6 +48,16 @@ def compare(comm, rng, count, cutoff, dtype, options, away=0.0):
         assert np.array_equal(a, b[rows])  # rows of edges are in the order of destinations
     assert graph.num_ghosts == len(np.setdiff1d(whole.src[rows], np.arange(count)[own]))
     return graph, found
+
+
+def compare(comm, rng, count, cutoff, dtype, options, away=0.0):
+    options = dict(options)
+    x = 3 * rng.random((count, options.pop("dim", 3))) - 0.5
+    x[::2] += away
+    x = x.astype(dtype)
+    if rng.random() < 0.5:  # neighbours have near numbers
+        x = x[np.argsort(x[:, 0])]
+    return compare_graphs(comm, rng, "radius_graph", x, cutoff, options)
 
 
 def same():
