@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from .._schema import show_shape
 from .arguments import by_position
 from .half import TYPES
 from .operator import OPERATORS
 from .selection import in_type
+from .several import of_framework
 from .types import Options, Typed
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 FrameworkArray = TypeVar("FrameworkArray", bound=Typed)
+Inputs: TypeAlias = "tuple[object, ...]"
 DETACHED = "The returned attention weights are detached: no gradient flows through them."
 
 
@@ -114,40 +116,46 @@ def compound(
     return call
 
 
-def conditional(
-    function: Callable[..., FrameworkArray],
+def adapted(
+    functions: Mapping[str, Callable[..., object]],
     framework: str,
     as_numbers: Callable[[str, object, object], object],
-) -> Callable[..., FrameworkArray]:
-    """Return the function of an operator whose first input is a condition.
+) -> dict[str, Callable[..., object]]:
+    """Return the functions whose arguments differ from what their operators take.
 
     `as_numbers` checks a condition and returns it as numbers like the second input.
     """
-    op = OPERATORS[function.__name__]
-    front_end, names = FrameworkFunction(op, framework), op.signature.positional
 
-    def call(*inputs: object, **options: object) -> FrameworkArray:
-        inputs = by_position(front_end.label, names, inputs, options)
+    def condition(label: str, inputs: Inputs, options: Options) -> tuple[Inputs, Options]:
         if len(inputs) > 1:
-            numbers = as_numbers(f"{front_end.label}: {names[0]}", *inputs[:2])
-            inputs = (numbers, *inputs[1:])
-        return function(*inputs, **options)
+            inputs = (as_numbers(f"{label}: condition", *inputs[:2]), *inputs[1:])
+        return inputs, options
 
-    front_end.document(call)
-    return call
+    def bounds(label: str, inputs: Inputs, options: Options) -> tuple[Inputs, Options]:
+        kind = str(getattr(inputs[0], "dtype", "")).removeprefix("torch.") if inputs else ""
+        return inputs, in_type(options, kind) if kind in TYPES else options
+
+    aggregate = functions["aggregate"]
+    return {
+        "where": _changed(functions["where"], framework, condition),
+        "clip": _changed(functions["clip"], framework, bounds),
+        "aggregate": of_framework(aggregate, OPERATORS["aggregate"], framework),
+    }
 
 
-def bounded(
-    function: Callable[..., FrameworkArray], framework: str
-) -> Callable[..., FrameworkArray]:
-    """Return the function of an operator whose options are bounds of its input, in its type."""
+def _changed(
+    function: Callable[..., object],
+    framework: str,
+    change: Callable[[str, Inputs, Options], tuple[Inputs, Options]],
+) -> Callable[..., object]:
+    """Return the function of an operator with changed inputs and options."""
     op = OPERATORS[function.__name__]
     front_end, names = FrameworkFunction(op, framework), op.signature.positional
 
-    def call(*inputs: object, **options: object) -> FrameworkArray:
+    def call(*inputs: object, **options: object) -> object:
         inputs = by_position(front_end.label, names, inputs, options)
-        kind = str(getattr(inputs[0], "dtype", "")).removeprefix("torch.") if inputs else ""
-        return function(*inputs, **(in_type(options, kind) if kind in TYPES else options))
+        inputs, options = change(front_end.label, inputs, options)
+        return function(*inputs, **options)
 
     front_end.document(call)
     return call

@@ -48,8 +48,7 @@ class SeveralPhase(Phase):
         comm = getattr(given[0], "comm", None) if given else None
         try:
             several = choices(self.caller, self.signature, options)
-            if several is not None:
-                self._check_tuples(given, out, several)
+            calls, last = self._separate(given, out, several or [])
         except ValueError as error:
             if comm is not None:
                 comm._agree(self.caller, (), error)  # raises it on all ranks
@@ -59,45 +58,41 @@ class SeveralPhase(Phase):
         if comm is not None:
             comm._agree(self.caller, tuple(one[CHOICE] for one in several))
         if self.name == "backward":
-            *inputs, gy = given
-            calls = [((*inputs, g), o) for g, o in self._paired("gy", gy, several)]
             return self._summed(calls, wanted, out, accumulate)
-        last = self._paired("out", None if out is None else out[-1], several)
         if self.name == "double_backward":
-            place = len(given) // 2
-            calls = [
-                ((*given[:place], g, *given[place + 1 :]), o)
-                for g, o in self._paired("gy", given[place], several)
-            ]
-            return self._second(calls, wanted, out, accumulate, [o for o, _ in last])
+            return self._second(calls, wanted, out, accumulate, last)
         none = (None,) * (len(self.outputs) - 1)
         run = super().run
-        made = [run(given, o, None, (*none, a), accumulate)[-1] for a, o in last]
+        made = [
+            run(arguments, one, None, (*none, array), accumulate)[-1]
+            for (arguments, one), array in zip(calls, last, strict=True)
+        ]
         return cast("Outputs", (*none, tuple(made)))
 
-    def _paired(
-        self, name: str, given: object, several: list[Options]
-    ) -> list[tuple[Array | None, Options]]:
-        """Return an array or None with the options of each reduction."""
-        if given is None:
-            return [(None, one) for one in several]
-        count = len(several)
-        if not isinstance(given, (tuple, list)) or len(given) != count:
-            found = len(given) if isinstance(given, (tuple, list)) else type(given).__name__
-            raise ValueError(f"{self.caller}: {name}: expected a tuple of {count}, got {found}")
-        return list(zip(given, several, strict=True))
-
-    def _check_tuples(
+    def _separate(
         self,
         given: Sequence[object],
         out: Sequence[Array | None] | None,
         several: list[Options],
-    ) -> None:
-        places = {"backward": len(given) - 1, "double_backward": len(given) // 2}
-        if self.name in places:
-            self._paired("gy", given[places[self.name]], several)
-        if self.name != "backward" and out is not None:
-            self._paired("out", out[-1], several)
+    ) -> tuple[list[tuple[Sequence[object], Options]], list[Array | None]]:
+        """Return arguments and options of the call of each reduction, and the last outputs."""
+        count = len(several)
+        place = {"backward": len(given) - 1, "double_backward": len(given) // 2}.get(self.name)
+        calls: list[tuple[Sequence[object], Options]] = [(given, one) for one in several]
+        if place is not None and count:
+            gys = zip(self._tuple("gy", given[place], count), several, strict=True)
+            calls = [((*given[:place], g, *given[place + 1 :]), one) for g, one in gys]
+        last = None if out is None or not count or self.name == "backward" else out[-1]
+        return calls, self._tuple("out", last, count)
+
+    def _tuple(self, name: str, given: object, count: int) -> list[Array | None]:
+        """Return an array or None for each reduction."""
+        if given is None:
+            return [None] * count
+        if not isinstance(given, (tuple, list)) or len(given) != count:
+            found = len(given) if isinstance(given, (tuple, list)) else type(given).__name__
+            raise ValueError(f"{self.caller}: {name}: expected a tuple of {count}, got {found}")
+        return [*given]
 
     def _summed(
         self,

@@ -6,11 +6,9 @@ of `jax.jit`, under grad, jvp, vmap and hessian. float64 needs jax_enable_x64.
 
 from .._call.compound import COMPOUNDS as _COMPOUNDS
 from .._call.compound import starred as _starred
-from .._call.framework import bounded as _bounded
+from .._call.framework import adapted as _adapted
 from .._call.framework import compound as _compound
-from .._call.framework import conditional as _conditional
 from .._call.operator import OPERATORS as _OPERATORS
-from .._call.several import of_framework as _of_framework
 from ._distribute import distribute as distribute
 from ._distributed import DistributedGraph as DistributedGraph
 from ._function import as_numbers as _as_numbers
@@ -33,6 +31,4 @@ __all__ = [
 
 globals().update({name: _function(operator) for name, operator in _OPERATORS.items()})
 globals().update({name: _compound(op, "jax", globals(), _check) for name, op in _COMPOUNDS.items()})
-globals()["where"] = _conditional(globals()["where"], "jax", _as_numbers)
-globals()["clip"] = _bounded(globals()["clip"], "jax")
-globals()["aggregate"] = _of_framework(globals()["aggregate"], _OPERATORS["aggregate"], "jax")
+globals().update(_adapted(globals(), "jax", _as_numbers))

@@ -7,11 +7,9 @@ work as for torch's own functions.
 
 from .._call.compound import COMPOUNDS as _COMPOUNDS
 from .._call.compound import starred as _starred
-from .._call.framework import bounded as _bounded
+from .._call.framework import adapted as _adapted
 from .._call.framework import compound as _compound
-from .._call.framework import conditional as _conditional
 from .._call.operator import OPERATORS as _OPERATORS
-from .._call.several import of_framework as _of_framework
 from ._call import as_numbers as _as_numbers
 from ._call import check as _check
 from ._function import function as _function
@@ -26,6 +24,4 @@ globals().update({name: _function(operator) for name, operator in _OPERATORS.ite
 globals().update(
     {name: _compound(op, "torch", globals(), _check) for name, op in _COMPOUNDS.items()}
 )
-globals()["where"] = _conditional(globals()["where"], "torch", _as_numbers)
-globals()["clip"] = _bounded(globals()["clip"], "torch")
-globals()["aggregate"] = _of_framework(globals()["aggregate"], _OPERATORS["aggregate"], "torch")
+globals().update(_adapted(globals(), "torch", _as_numbers))

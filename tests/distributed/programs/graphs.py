@@ -261,6 +261,8 @@ def refusals():
         op(graph, x[1:] if mine else x)
     with refused(ValueError, f"{at}aggregate: reduce: expected one of"):
         op(graph, x, reduce="maximum" if mine else "sum")
+    with refused(ValueError, f"{at}aggregate: reduce: expected names among"):
+        op(graph, x, reduce=("max", "maximum" if mine else "std"))
     with refused(TypeError, f"{at}aggregate: x: expected a NumPy array, got str"):
         op(graph, "x" if mine else x)
     with refused(TypeError, f"{at}aggregate: unexpected option 'heads'"):
@@ -287,6 +289,8 @@ def refusals():
             op(graph, x, e if mine else None)
         with refused(ValueError, different):
             op(graph, x, reduce="max" if mine else "sum")
+        with refused(ValueError, f"rank {last}: aggregate: expected the call of rank 0"):
+            op(graph, x, reduce=("max", "std") if mine else "max")
         with refused(ValueError, "Communicator.sum: expected the call of rank 0"):
             comm.sum(x if mine else 1.0)
         with refused(
