@@ -133,13 +133,13 @@ def adapted(
 
     def bounds(label: str, inputs: Inputs, options: Options) -> tuple[Inputs, Options]:
         kind = str(getattr(inputs[0], "dtype", "")).removeprefix("torch.") if inputs else ""
-        return inputs, in_type(options, kind) if kind in TYPES else options
+        return inputs, in_type(clip.checked(options), kind) if kind in TYPES else options
 
-    aggregate = functions["aggregate"]
+    clip, aggregate = OPERATORS["clip"], OPERATORS["aggregate"]
     return {
         "where": _changed(functions["where"], framework, condition),
         "clip": _changed(functions["clip"], framework, bounds),
-        "aggregate": of_framework(aggregate, OPERATORS["aggregate"], framework),
+        "aggregate": of_framework(functions["aggregate"], aggregate, framework),
     }
 
 

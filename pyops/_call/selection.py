@@ -5,7 +5,6 @@ Their phases are forms of the kernel of second derivatives, which takes five ope
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import TYPE_CHECKING, ClassVar
 
@@ -157,10 +156,7 @@ class Selection(Operator):
 
 def in_type(bounds: Options, kind: str) -> Options:
     """Return bounds rounded to a type of half precision, so that elements may equal them."""
-    return {
-        name: nearest(b, kind) if isinstance(b, int | float) and math.isfinite(b) else b
-        for name, b in bounds.items()
-    }
+    return {name: nearest(b, kind) if isinstance(b, float) else b for name, b in bounds.items()}
 
 
 def as_numbers(condition: object, like: object) -> object:
