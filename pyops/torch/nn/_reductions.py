@@ -98,8 +98,7 @@ def reduced_by_torch(
             counts = _add(src.new_zeros(groups), 0, index, ones).clamp(min=1)
             return total / (counts if len(shape) == 1 else counts.view(along))
         if reduce in EXTREMES:
-            tracked = is_tracing(src) or tracks_derivatives((src,))
-            tracked = tracked and src.is_floating_point()
+            tracked = src.is_floating_point() and (is_tracing(src) or tracks_derivatives((src,)))
             # torch gives a share of the gradient to initial elements that equal the result
             first = src.new_full(shape, math.nan) if tracked else src.new_zeros(shape)
             found = first.scatter_reduce(dim, positions, src, EXTREMES[reduce], include_self=False)
