@@ -2,7 +2,8 @@
 
 Half-precision types are `numpy.float16` and bfloat16, which ml_dtypes adds to NumPy. Rows of
 features determine the type of a result; parameters may be float32. Some kernels read rows of
-bfloat16 as they are, see `Phase.reading`; for others a call converts its arrays.
+bfloat16 as they are, on devices of float16 too, see `Phase.reading`; for others a call converts
+its arrays.
 """
 
 from __future__ import annotations
@@ -77,14 +78,16 @@ def result_type(
     return found[0] if any(t in halves and i.shape[0].text in ROWS for i, t in pairs) else single
 
 
-def kernels(arrays: Sequence[Any], rows: Sequence[bool], kind: object) -> str:
+def kernels(arrays: Sequence[Any], rows: Sequence[bool], kind: object, device: bool = False) -> str:
     """Return which kernels read some arrays or tensors as they are, "" for none.
 
-    These need the same type of all `rows`, and others of it or float32. The arrays may be None.
+    These need the same type of all `rows`, and others of it or float32. Those of a `device` read
+    every type of half precision. The arrays may be None.
     """
+    known = TYPES.values() if device else HALVES
     name = str(kind).removeprefix("torch.")
     half = TYPES.get(name, "")
-    if half not in HALVES or len(arrays) != len(rows) or not any(rows):
+    if half not in known or len(arrays) != len(rows) or not any(rows):
         return ""
     for array, row in zip(arrays, rows, strict=True):
         allowed = (name,) if row else (name, "float32")
@@ -149,13 +152,14 @@ def run(
     out: Sequence[Any] | None,
     accumulate: bool,
 ) -> tuple[object, ...]:
-    """Run a call on float32 copies, and return its outputs in the types of the inputs."""
+    """Run a call in float32, and return its outputs in the types of the inputs."""
     first = int(phase.signature.has_graph)
     arrays = given[first:]
     kinds, result = output_types(phase, arrays)
     rows = phase.reads_halves(len(arrays))
-    on_host = all(a is None or isinstance(a, np.ndarray) for a in arrays)
-    half = kernels(arrays, rows, result) if on_host else ""
+    device = all(a is None or on_device(a) for a in arrays)
+    one_place = device or all(a is None or isinstance(a, np.ndarray) for a in arrays)
+    half = kernels(arrays, rows, result, device) if one_place else ""
     if half:
         phase = phase.reading(half)
     else:

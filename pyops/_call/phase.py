@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import _kernels
-from .._schema import Procedure, Shape, Signature, procedures
+from .._schema import HALVES, Procedure, Shape, Signature, procedures
 from ..graph import Graph
 from .arguments import by_position
 from .arrays import buffers_for, check_outputs, hand_over, plain
@@ -38,11 +38,17 @@ _TRANSPOSED: Callable[[Array], Array] = attrgetter("T")
 
 def compiled(declaration: str, phase: str, half: str = "") -> dict[str, Kernel]:
     """Return the compiled variants of a phase, by the precision of the arithmetic."""
+    if half and half not in HALVES:
+        return {"r4": _only_on_devices}
     variants = {"r4": half} if half else {"r4": "r4", "r8": "r8"}
     return {
         v: getattr(getattr(_kernels, f"pyops_{declaration}_{name}"), f"{declaration}_{phase}")
         for v, name in variants.items()
     }
+
+
+def _only_on_devices(*_: object) -> int:
+    raise NotImplementedError(f"half: expected one of {HALVES} on the host, got another type")
 
 
 class Phase:

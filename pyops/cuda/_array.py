@@ -18,6 +18,17 @@ Value: TypeAlias = Union["DeviceArray", float, np.integer, None]
 """Argument of a kernel: an array, a number, or None for a null pointer."""
 
 
+HALVES = {"bf16": np.dtype(np.int16), "fp16": np.dtype(np.float16)}
+"""Types of arrays of half precision; those of bfloat16 are integers with its bits."""
+_SINGLE = np.dtype(np.float32)
+
+
+def real_type(dtype: DType) -> np.dtype[np.generic]:
+    """Return the type of arithmetic and results for features of a type."""
+    kind = np.dtype(dtype)
+    return _SINGLE if kind.char in "he" else kind
+
+
 class Memory(Protocol):
     """Memory of an array, from its first element."""
 
@@ -79,7 +90,7 @@ class DeviceArray(Protocol):
     def swapaxes(self, one: int, other: int, /) -> DeviceArray: ...
     def take(self, indices: DeviceArray, axis: int | None = None) -> DeviceArray: ...
     def transpose(self, *axes: int) -> DeviceArray: ...
-    def view(self, dtype: type[np.generic], /) -> DeviceArray: ...
+    def view(self, dtype: DType | type[np.generic], /) -> DeviceArray: ...
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: Index, /) -> DeviceArray: ...

@@ -17,9 +17,11 @@ import numpy.typing as npt
 
 from .._call.arrays import VARIANTS, check_outputs, check_place, kind_of, on_device
 from .._call.broadcast import packed
+from .._call.plan import HALF
 from ..graph import Graph
 from . import ops
 from ._arguments import Arguments
+from ._array import HALVES
 from ._device import platform
 from ._graph import DeviceGraph
 from ._runtime import PRECISIONS, Runtime
@@ -121,8 +123,9 @@ class Call:
             elif on_device(argument):
                 array, number = self.platform.adopt(argument)
                 self._check_device(place, number)
-                self._arrays.append(array)
                 self.stand_ins.append(stand_in(array.shape, array.dtype))
+                bits = phase.half and array.dtype == HALF
+                self._arrays.append(array.view(HALVES[phase.half]) if bits else array)
             elif isinstance(argument, Graph):
                 raise TypeError(
                     f"{self._label(place)}: expected a graph on the device like the arrays, "
@@ -155,7 +158,8 @@ class Call:
     def inputs(self, plan: Plan) -> list[DeviceArray]:
         """Return the arrays as the kernels take them."""
         arrays = [self.runtime.xp.ascontiguousarray(array) for array in self._arrays]
-        return arrays + [self.runtime.zeros(shape, plan.dtype) for shape in plan.zeros]
+        kind = HALVES[self.phase.half] if self.phase.half else plan.dtype
+        return arrays + [self.runtime.zeros(shape, kind) for shape in plan.zeros]
 
     def buffers(
         self,

@@ -37,8 +37,10 @@ class EntryAttention(Attention):
     """Mask times alpha."""
     tweights: DeviceArray | None = None
 
-    def __init__(self, rt: Runtime, a: GatV2 | TransformerConv, dtype: DType, second: bool) -> None:
-        super().__init__(rt, a, dtype)
+    def __init__(
+        self, rt: Runtime, a: GatV2 | TransformerConv, features: DType, second: bool
+    ) -> None:
+        super().__init__(rt, a, features)
         self.second, self.known = second, Intermediates()
 
     def gradients_by_inputs(self, prefix: str) -> list[DeviceArray | None]:

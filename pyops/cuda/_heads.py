@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from . import _neighbours as neighbours
-from ._array import DeviceArray, DType, Value
+from ._array import DeviceArray, DType, Value, real_type
 from ._neighbours import THREADS, Rows, blocks
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._graph import DeviceGraph
     from ._runtime import Grid, Runtime
 
-WARP, VECTOR, SLOTS = 32, 4, 2
+WARP = 32
 WIDE = "attend_vjp", "gather", "multiply", "average"
 """Kernels that read features; the others read values by entry and head."""
 ALPHA, MEANS, WEIGHTS, SUMS, BACK = range(1, 6)
@@ -66,22 +66,29 @@ def _power(n: int) -> int:
 
 
 class Heads:
-    """Launches of kernels on arrays by entry and head, and on features of a width for each head."""
+    """Launches of kernels on arrays by entry and head, and on features of a width for each head.
+
+    `feature_type` is their type, on which the number of columns per lane and of `slots` depends, as
+    in kernels/features.cuh.
+    """
 
     def __init__(
-        self, rt: Runtime, graph: DeviceGraph, dtype: DType, heads: int, width: int
+        self, rt: Runtime, graph: DeviceGraph, features: DType, heads: int, width: int
     ) -> None:
-        self.rt, self.graph, self.dtype = rt, graph, dtype
+        self.rt, self.graph, self.feature_type = rt, graph, features
+        self.dtype = real_type(features)
+        vector = 8 if self.dtype != features else 4
+        self.slots = 8 // vector
         self.heads, self.width = heads, width
         self.num_entries = graph.num_entries
-        self.lanes = min(WARP, _power(-(-width // VECTOR)))
-        self.across = min(WARP // self.lanes, _power(-(-heads // SLOTS)))
-        self.parts = -(-width // (self.lanes * VECTOR))
+        self.lanes = min(WARP, _power(-(-width // vector)))
+        self.across = min(WARP // self.lanes, _power(-(-heads // self.slots)))
+        self.parts = -(-width // (self.lanes * vector))
         self.incoming = neighbours.incoming(graph, nodes=graph._index("in_nodes"))
 
     def run(self, kernel: str, grid: Grid, *args: Value, shared: int = 0) -> None:
         source = "attend" if kernel in WIDE else "scores"
-        self.rt.launch(source, kernel, self.dtype, grid, THREADS, args, shared)
+        self.rt.launch(source, kernel, self.feature_type, grid, THREADS, args, shared)
 
     def by_row(self, count: int, heads: int | None = None) -> DeviceArray:
         """Return an uninitialised array with a value for each row and head."""
@@ -92,7 +99,7 @@ class Heads:
 
     def chunks(self, parts: int) -> int:
         """Return the number of warps per row, for these heads and parts of a head."""
-        return -(-self.heads // (SLOTS * self.across)) * parts
+        return -(-self.heads // (self.slots * self.across)) * parts
 
     def gather(self, kernel: str, rows: Rows, parts: int, *args: Value) -> None:
         """Launch a kernel for the segments of long rows, then for the rows."""
@@ -220,8 +227,8 @@ class Softmax(Heads):
 class Attention(Softmax):
     """Shared parts of the attention operators: mask, heads side by side or averaged."""
 
-    def __init__(self, rt: Runtime, a: Gat | GatV2 | TransformerConv, dtype: DType) -> None:
-        super().__init__(rt, a.graph, dtype, a.heads, a.width)
+    def __init__(self, rt: Runtime, a: Gat | GatV2 | TransformerConv, features: DType) -> None:
+        super().__init__(rt, a.graph, features, a.heads, a.width)
         self.a, self.has_edges = a, a.edge_features is not None
 
     def gradients(self) -> Features:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ._array import real_type
+
 if TYPE_CHECKING:
     from ._array import DeviceArray, DType, Value
     from ._graph import DeviceGraph
@@ -105,6 +107,7 @@ def add(
     *,
     mean: bool = False,
     by_table: DeviceArray | None = None,
+    scales: DeviceArray | None = None,
     argextremes: DeviceArray | None = None,
     positions: DeviceArray | None = None,
     backward: bool = False,
@@ -112,10 +115,10 @@ def add(
 ) -> None:
     """`out` (+)= the sums over the rows, see `sum_rows`."""
     partial = rows.partial(rt, width, "float64")
-    assert out.array is not None
+    assert table.array is not None
     _launch(
-        rt, "sum_rows", out.array.dtype, rows, width, rows.nodes, rows.edges, rows.weighted,
-        rows.weight, by_table, mean, argextremes, positions, backward, stride, table.array,
+        rt, "sum_rows", table.array.dtype, rows, width, rows.nodes, rows.edges, rows.weighted,
+        rows.weight, by_table, scales, mean, argextremes, positions, backward, stride, table.array,
         table.stride, table.first, width, partial, accumulate, out.array, out.stride, out.first,
     )  # fmt: skip
 
@@ -139,7 +142,7 @@ def extremes(
     argextremes: DeviceArray | None = None,
 ) -> None:
     """`out` (+)= the column-wise maximum or minimum, and the entries that attain it."""
-    partial = rows.partial(rt, width, values.dtype)
+    partial = rows.partial(rt, width, real_type(values.dtype))
     firsts = rows.partial(rt, width, "int64")
     _launch(
         rt, "extreme_rows", values.dtype, rows, width, rows.nodes, rows.edges, rows.weighted,
@@ -176,18 +179,20 @@ def dot(
     accumulate: bool,
     *,
     mean: bool = False,
+    scales: tuple[DeviceArray | None, DeviceArray | None] = (None, None),
     argextremes: DeviceArray | None = None,
 ) -> None:
     """`out` (+)= the products, summed by edge, of table rows and gradients of destinations.
 
-    The table has a row for each edge or for each source.
+    The table has a row for each edge or for each source. `scales` are factors of the rows of the
+    table and of the gradients.
     """
     rows = of_edges(graph, nodes=None if by_edge else graph._index("in_nodes"))
     partial = rows.partial(rt, 1, "float64")
     _launch(
         rt, "dot_rows", values.dtype, rows, width, graph._index("id_entries"), rows.nodes,
         owners(graph), graph._index("in_offsets"), mean, argextremes, gradient.stride,
-        gradient.first, values, width, gradient.array, partial, accumulate, out,
+        gradient.first, values, width, gradient.array, *scales, partial, accumulate, out,
     )  # fmt: skip
 
 
@@ -197,12 +202,28 @@ def gather(
 ) -> None:  # fmt: skip
     """`out` (+)= the table row of each entry, gathered and stored at its position."""
     width = table.shape[1]
+    of = rows.nodes, rows.edges, positions
+    _take(rt, rows.entries, of, Columns(table, width), width, out, accumulate)
+
+
+def copy(
+    rt: Runtime, count: int, table: Columns, width: int, out: Columns, accumulate: bool
+) -> None:
+    """`out` (+)= some columns of a table."""
+    _take(rt, count, (None, None, None), table, width, out, accumulate)
+
+
+def _take(
+    rt: Runtime, count: int, indices: tuple[Value, ...], table: Columns, width: int, out: Columns,
+    accumulate: bool,
+) -> None:  # fmt: skip
+    assert table.array is not None
     args = (
-        rows.entries, rows.nodes, rows.edges, positions, table, width, accumulate, out.array,
+        count, *indices, table.array, table.stride, table.first, width, accumulate, out.array,
         out.stride, out.first,
     )  # fmt: skip
-    grid = grid_of(rows.entries, width)
-    rt.launch("neighbours", "take_rows", table.dtype, grid, THREADS, args, LANES=lanes_of(width))
+    grid, kind = grid_of(count, width), table.array.dtype
+    rt.launch("neighbours", "take_rows", kind, grid, THREADS, args, LANES=lanes_of(width))
 
 
 def owners(graph: DeviceGraph) -> DeviceArray:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
+from ._array import real_type
 from ._compiler import cached
 from ._products import multiply
 from ._source import compose
@@ -28,7 +29,8 @@ class Runtime(ABC):
     """Arrays of a NumPy-like library, launches of kernels, and matrix products.
 
     A kernel takes arrays (None for a null pointer), integers as ``long long`` and real numbers as
-    ``real``. All calls are asynchronous: they enqueue work and never wait.
+    ``real``, which is the `real_type` of its features. All calls are asynchronous: they enqueue
+    work and never wait.
     """
 
     xp: Library
@@ -59,7 +61,7 @@ class Runtime(ABC):
         source, kernel : str
             File and name of the kernel.
         dtype : dtype
-            The precision of ``real``.
+            The type of the features, which determines that of ``real``.
         grid, block : int or tuple of int
             Number of blocks, and of threads per block, in one dimension or two.
         args : sequence
@@ -178,7 +180,8 @@ class CuPy(Runtime):
         if shared > _SHARED and shared > function.max_dynamic_shared_size_bytes:
             function.max_dynamic_shared_size_bytes = shared
         passed = self._passed
-        values = [a if type(a) in passed else _argument(a, dtype) for a in args]
+        real = real_type(dtype)
+        values = [a if type(a) in passed else _argument(a, real) for a in args]
         function(grid, block, values, shared_mem=shared)
 
     def _product(

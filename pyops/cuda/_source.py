@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 KERNELS = Path(__file__).parent / "kernels"
 OPTIONS = ("--std=c++17",)
 """NVRTC options in addition to the architecture; none relaxes floating-point semantics."""
-REALS = {"f": "float", "d": "double"}
+TYPES = {
+    "f": ("float", "float"),
+    "d": ("double", "double"),
+    "h": ("float", "bfloat16"),
+    "e": ("float", "float16"),
+}
+"""Types of real numbers and of features, by the character of NumPy's type of the features.
+
+Those of bfloat16 are int16: their bits.
+"""
 
 
 def sources() -> list[str]:
@@ -27,6 +36,11 @@ def sources() -> list[str]:
 def kernels(source: str) -> list[str]:
     """Return the names of the kernels of a source."""
     return re.findall(r'extern "C" __global__ void (?:BOUNDS\s*)?(\w+)', _read(f"{source}.cu"))
+
+
+def types(source: str) -> str:
+    """Return the characters of the types that a source compiles for."""
+    return "".join(TYPES) if re.search(r"\bfeature\b", _read(f"{source}.cu")) else "fd"
 
 
 def variants(source: str) -> Iterator[dict[str, int]]:
@@ -45,13 +59,14 @@ def _read(name: str) -> str:
 
 
 def compose(source: str, kind: str, constants: Mapping[str, int]) -> str:
-    """Return a source for one precision, after the definitions shared by all."""
+    """Return a source for one type of features, after the definitions shared by all."""
     chosen = dict(constants)
     if not any(chosen == variant for variant in variants(source)):
         raise ValueError(f"{source}.cu: no variant with {chosen}")
     defined = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
-    head = f"#define REAL {REALS[kind]}\n#define REAL_IS_{REALS[kind].upper()} 1\n{defined}"
+    real, feature = TYPES[kind]
+    head = f"#define REAL {real}\n#define REAL_IS_{real.upper()} 1\n#define FEATURE {feature}\n"
     return (
-        f'{head}#line 1 "common.cuh"\n{_read("common.cuh")}\n'
+        f'{head}{defined}#line 1 "common.cuh"\n{_read("common.cuh")}\n'
         f'#line 1 "{source}.cu"\n{_read(f"{source}.cu")}'
     )

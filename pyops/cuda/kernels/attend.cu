@@ -6,7 +6,7 @@ constexpr int WARP = 32;
 // first lane and does not store them, so that no load is conditional.
 template <bool aligned>
 struct Places {
-  const real* table[SLOTS];
+  const feature* table[SLOTS];
   int stride, head[SLOTS];
   whole width;  // columns from here to the end of the row
 
@@ -80,7 +80,8 @@ __device__ inline void add_rows(const Layout& mine, const Places<aligned>& from,
 template <bool aligned, bool has_dots>
 __device__ inline void add_row(const Layout& mine, const Span& span, const Gathered& gathered,
                                int heads, whole width, const int* nodes, const whole* places,
-                               const real* weights, const real* x, real* dots, Accumulators& sums) {
+                               const real* weights, const feature* x, real* dots,
+                               Accumulators& sums) {
   constexpr int few = 16 / sizeof(real);
   const Places<aligned> from(mine, gathered, heads, width);
   Accumulators own = {};
@@ -98,9 +99,9 @@ __device__ inline void add_row(const Layout& mine, const Span& span, const Gathe
                                             nodes, places, weights, own, dots, sums);
 }
 
-#define TERM(n)                                                                                   \
-  const real *weights##n, const real *table##n, whole stride##n, whole by_head##n, real scale##n, \
-      const real *of_edge##n
+#define TERM(n)                                                                       \
+  const real *weights##n, const feature *table##n, whole stride##n, whole by_head##n, \
+      real scale##n, const feature *of_edge##n
 
 // out[row, head] (+)= the sum over its entries of up to two terms
 //   scale weight (table[node, head] + of_edge[edge, head]).
@@ -157,7 +158,7 @@ extern "C" __global__ void gather(ROWS, const whole* places, whole heads, const 
 //   dots[k, head] = scale <table[i, head], x[j, head]>
 // and, if `out` is given, their weighted sums as in `gather`. A head is not split into parts.
 extern "C" __global__ void attend_vjp(ROWS, const whole* places, whole heads, const real* weights,
-                                      GATHERED, const real* x, real* dots, real* partial,
+                                      GATHERED, const feature* x, real* dots, real* partial,
                                       whole accumulate, real* out) {
   const Layout mine(lanes, across, 1);
   if (!segments && mine.unit >= rows) return;
@@ -179,15 +180,13 @@ extern "C" __global__ void attend_vjp(ROWS, const whole* places, whole heads, co
 // dots[k, head] = scale <table[i, head], x[j, head] + of_edge[edge, head]>  for all entries, and
 // its derivative if those of the factors are given. A group of 8 lanes computes an entry, and lane
 // h % 8 stores head h.
-extern "C" __global__ void multiply(whole entries, whole heads, whole width,
-                                    const int* __restrict__ sources,
-                                    const int* __restrict__ destinations,
-                                    const whole* __restrict__ edges, const real* __restrict__ table,
-                                    whole stride, whole by_head, real scale,
-                                    const real* __restrict__ dtable, const real* __restrict__ x,
-                                    whole x_stride, whole x_by_head,
-                                    const real* __restrict__ of_edge, const real* __restrict__ dx,
-                                    const real* __restrict__ dof_edge, real* dots, real* ddots) {
+extern "C" __global__ void multiply(
+    whole entries, whole heads, whole width, const int* __restrict__ sources,
+    const int* __restrict__ destinations, const whole* __restrict__ edges,
+    const feature* __restrict__ table, whole stride, whole by_head, real scale,
+    const feature* __restrict__ dtable, const feature* __restrict__ x, whole x_stride,
+    whole x_by_head, const feature* __restrict__ of_edge, const feature* __restrict__ dx,
+    const feature* __restrict__ dof_edge, real* dots, real* ddots) {
   constexpr int lanes = 8;
   const whole k = thread_number() / lanes;
   const int lane = threadIdx.x % lanes, count = static_cast<int>(heads);

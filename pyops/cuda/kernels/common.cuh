@@ -2,6 +2,31 @@
 typedef REAL real;
 typedef long long whole;
 
+#ifndef HALF_TO_FLOAT
+// Converts the bits of float16. An instruction by name, as CUDA's header of the type may be absent.
+__device__ inline float half_to_float(unsigned bits) {
+  float number;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(static_cast<unsigned short>(bits)));
+  return number;
+}
+#define HALF_TO_FLOAT half_to_float
+#endif
+
+// Half-precision numbers in memory. They convert to float wherever they are used.
+struct bfloat16 {
+  unsigned short bits;
+  __device__ static float widen(unsigned bits) { return __uint_as_float(bits << 16); }
+  __device__ operator float() const { return widen(bits); }
+};
+struct float16 {
+  unsigned short bits;
+  __device__ static float widen(unsigned bits) { return HALF_TO_FLOAT(bits); }
+  __device__ operator float() const { return widen(bits); }
+};
+
+// Type of features and cotangents in memory: real, or a type of half precision.
+typedef FEATURE feature;
+
 #ifndef SHARED
 #define SHARED(type, name)                                      \
   extern __shared__ __align__(16) unsigned char name##_bytes[]; \

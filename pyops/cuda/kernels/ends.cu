@@ -3,17 +3,18 @@
 #include "features.cuh"
 
 // Sum of the columns of one head over three table rows at given offsets; an absent table is 0.
-__device__ inline Vector sum_of(const real* one, const real* two, const real* three, whole at_one,
-                                whole at_two, whole at_three, whole column, whole width,
-                                bool aligned) {
+__device__ inline Vector sum_of(const feature* one, const feature* two, const feature* three,
+                                whole at_one, whole at_two, whole at_three, whole column,
+                                whole width, bool aligned) {
   Vector sum = both(one, at_one, two, at_two, column, width, aligned);
   if (three) add(sum, 1, load(three + at_three, column, width, aligned));
   return sum;
 }
 
-#define ENDS                                                                       \
-  whole activation, real leak, const real *src, const real *dst, const real *edge, \
-      const real *dsrc, const real *ddst, const real *dedge, const real *a, const real *da
+#define ENDS                                                                                \
+  whole activation, real leak, const feature *src, const feature *dst, const feature *edge, \
+      const feature *dsrc, const feature *ddst, const feature *dedge, const real *a,        \
+      const real *da
 #define R sum_of(src, dst, edge, from, to, of, column, width, aligned)
 #define DR sum_of(dsrc, ddst, dedge, from, to, of, column, width, aligned)
 #define ALIGNED is_aligned(width, src, dst, edge, a) && is_aligned(width, dsrc, ddst, dedge, da)

@@ -3,24 +3,52 @@
 // A warp processes one row, or one segment of a long row, and as many heads of it as fit. `lanes`
 // lanes share a head, each with VECTOR consecutive columns; a slot has `across` heads. Remaining
 // groups of lanes process different entries.
-constexpr int VECTOR = 4, SLOTS = 2;
+//
+// VECTOR features fill 16 bytes, or 32 in float64; each type has as many columns in registers.
+constexpr int VECTOR = sizeof(feature) == 2 ? 8 : 4, SLOTS = 8 / VECTOR;
 
 struct Vector {
   real at[VECTOR];
 };
 
+// Loads 16 aligned bytes of numbers.
+__device__ inline void load_word(const float* from, real* to) {
+  const float4 four = *reinterpret_cast<const float4*>(from);
+  to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+}
+
+__device__ inline void load_word(const double* from, real* to) {
+  const double2 two = *reinterpret_cast<const double2*>(from);
+  to[0] = two.x, to[1] = two.y;
+}
+
+template <class half>
+__device__ inline void load_word(const half* from, real* to) {
+  const uint4 four = *reinterpret_cast<const uint4*>(from);
+  const unsigned pairs[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    to[2 * n] = half::widen(pairs[n] & 0xffff);
+    to[2 * n + 1] = half::widen(pairs[n] >> 16);
+  }
+}
+
+__device__ inline void save_word(float* to, const real* from) {
+  *reinterpret_cast<float4*>(to) = {from[0], from[1], from[2], from[3]};
+}
+
+__device__ inline void save_word(double* to, const real* from) {
+  *reinterpret_cast<double2*>(to) = {from[0], from[1]};
+}
+
 // Loads VECTOR columns from `first` < width of a row, with 0 beyond its width.
-__device__ inline Vector load(const real* row, whole first, whole width, bool aligned) {
+template <class T>
+__device__ inline Vector load(const T* row, whole first, whole width, bool aligned) {
+  constexpr int each = 16 / sizeof(T);
   Vector v = {};
   if (aligned) {
-#ifdef REAL_IS_FLOAT
-    const float4 four = *reinterpret_cast<const float4*>(row + first);
-    v.at[0] = four.x, v.at[1] = four.y, v.at[2] = four.z, v.at[3] = four.w;
-#else
-    const double2 low = *reinterpret_cast<const double2*>(row + first);
-    const double2 high = *reinterpret_cast<const double2*>(row + first + 2);
-    v.at[0] = low.x, v.at[1] = low.y, v.at[2] = high.x, v.at[3] = high.y;
-#endif
+#pragma unroll
+    for (int c = 0; c < VECTOR; c += each) load_word(row + first + c, v.at + c);
   } else {
 #pragma unroll
     for (int c = 0; c < VECTOR; ++c)
@@ -31,13 +59,10 @@ __device__ inline Vector load(const real* row, whole first, whole width, bool al
 
 // Stores what `load` reads.
 __device__ inline void save(real* row, whole first, whole width, bool aligned, const Vector& v) {
+  constexpr int each = 16 / sizeof(real);
   if (aligned) {
-#ifdef REAL_IS_FLOAT
-    *reinterpret_cast<float4*>(row + first) = {v.at[0], v.at[1], v.at[2], v.at[3]};
-#else
-    *reinterpret_cast<double2*>(row + first) = {v.at[0], v.at[1]};
-    *reinterpret_cast<double2*>(row + first + 2) = {v.at[2], v.at[3]};
-#endif
+#pragma unroll
+    for (int c = 0; c < VECTOR; c += each) save_word(row + first + c, v.at + c);
   } else {
 #pragma unroll
     for (int c = 0; c < VECTOR; ++c)
@@ -45,15 +70,10 @@ __device__ inline void save(real* row, whole first, whole width, bool aligned, c
   }
 }
 
-__device__ inline unsigned long long address(const real* table) {
-  return reinterpret_cast<unsigned long long>(table);
-}
-
 // Whether the rows of all tables that are given are aligned for vector accesses.
-__device__ inline bool is_aligned(whole width, const real* one, const real* two = 0,
-                                  const real* three = 0, const real* four = 0) {
-  const unsigned long long all = address(one) | address(two) | address(three) | address(four);
-  return width % VECTOR == 0 && all % 16 == 0;
+template <class... T>
+__device__ inline bool is_aligned(whole width, const T*... tables) {
+  return width % VECTOR == 0 && ((reinterpret_cast<unsigned long long>(tables) | ...) % 16 == 0);
 }
 
 __device__ inline void add(Vector& sum, real weight, const Vector& x) {
@@ -69,7 +89,7 @@ __device__ inline real product(const Vector& x, const Vector& y) {
 }
 
 // Sum of the columns of a row of one table and of a row of another; an absent table is 0.
-__device__ inline Vector both(const real* one, whole at, const real* other, whole place,
+__device__ inline Vector both(const feature* one, whole at, const feature* other, whole place,
                               whole first, whole width, bool aligned) {
   Vector sum = {};
   if (one) sum = load(one + at, first, width, aligned);
@@ -125,7 +145,7 @@ struct Layout {
 };
 
 struct Gathered {
-  const real* table;  // features of the nodes at the other end
+  const feature* table;  // features of the nodes at the other end
   whole stride, by_head;  // strides between rows and between heads
   real scale;
 };
@@ -168,4 +188,4 @@ __device__ inline void store(const Layout& mine, const Span& span, bool segments
 #define ROWS                                                                                      \
   whole segments, whole rows, whole entries, const whole *offsets, const int *nodes, whole lanes, \
       whole across, whole parts, whole width
-#define GATHERED const real *table, whole stride, whole by_head, real scale
+#define GATHERED const feature *table, whole stride, whole by_head, real scale

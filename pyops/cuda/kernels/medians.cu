@@ -21,7 +21,7 @@ __device__ inline bits ordered(real x) {
 // an empty row. Found by bisection over the bits of the number. `out` and `found` are optional.
 extern "C" __global__ void median_rows(whole rows, const whole* offsets, const int* nodes,
                                        const whole* edges, const whole* weighted,
-                                       const real* weight, const real* table, whole width,
+                                       const real* weight, const feature* table, whole width,
                                        whole accumulate, real* out, whole out_lead, whole out_first,
                                        whole* found) {
   const whole at = thread_number(), row = at / width, column = at % width;

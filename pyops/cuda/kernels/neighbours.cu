@@ -30,9 +30,9 @@ __device__ inline real shared_by(const whole* offsets, whole row) {
 
 // Adds the weighted table rows of `count` entries in their order; all are loaded first.
 template <int count>
-__device__ inline void add_rows(const Entries& of, whole start, whole column, const real* table,
+__device__ inline void add_rows(const Entries& of, whole start, whole column, const feature* table,
                                 whole table_ld, whole width, const whole* by_table,
-                                real (&total)[COLUMNS]) {
+                                const real* scales, real (&total)[COLUMNS]) {
   whole row[count];
   real factor[count], x[count][COLUMNS] = {};
 #pragma unroll
@@ -40,6 +40,7 @@ __device__ inline void add_rows(const Entries& of, whole start, whole column, co
     row[n] = of.row(start + n);
     factor[n] = of.factor(start + n);
     if (by_table) factor[n] /= shared_by(by_table, row[n]);
+    if (scales) factor[n] *= scales[row[n]];
   }
 #pragma unroll
   for (int n = 0; n < count; ++n) {
@@ -57,18 +58,18 @@ __device__ inline void add_rows(const Entries& of, whole start, whole column, co
 // out[row, out_first + c] (+)= sum over the entries of the row of w table[r, table_first + c].
 //
 // With `by_table`, each term is divided by the degree of its table row in these offsets; with
-// `mean`, the sum by the degree of its own row. With `argextremes`, the argmax or argmin of each
-// row and column (leading dimension `ld`), only entries that attain the extreme count. Entries
-// are identified by `places`, or else by their own numbers. `argextremes` is indexed by the table
-// row
+// `scales`, it is multiplied by that of its table row; with `mean`, the sum is divided by the
+// degree of its own row. With `argextremes`, the argmax or argmin of each row and column (leading
+// dimension `ld`), only entries that attain the extreme count. Entries are identified by `places`,
+// or else by their own numbers. `argextremes` is indexed by the table row
 // (`back`) or by the output row.
 extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, const whole* offsets,
                                     const int* nodes, const whole* edges, const whole* weighted,
-                                    const real* weight, const whole* by_table, whole mean,
-                                    const whole* argextremes, const whole* places, whole back,
-                                    whole ld, const real* table, whole table_ld, whole table_first,
-                                    whole width, double* partial, whole accumulate, real* out,
-                                    whole out_ld, whole out_first) {
+                                    const real* weight, const whole* by_table, const real* scales,
+                                    whole mean, const whole* argextremes, const whole* places,
+                                    whole back, whole ld, const feature* table, whole table_ld,
+                                    whole table_first, whole width, double* partial,
+                                    whole accumulate, real* out, whole out_ld, whole out_first) {
   const Chunk chunk;
   if (!segments && chunk.unit >= rows) return;
   const Span span =
@@ -91,20 +92,21 @@ extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, c
   real total[COLUMNS] = {};
   if (!argextremes) {
     constexpr int many = 32 / sizeof(real);
-    const real* const from = table + table_first;
+    const feature* const from = table + table_first;
     whole entry = span.start;
     for (; entry + many <= span.end; entry += many)
-      add_rows<many>(of, entry, chunk.first, from, table_ld, width, by_table, total);
+      add_rows<many>(of, entry, chunk.first, from, table_ld, width, by_table, scales, total);
     for (; entry + 2 <= span.end; entry += 2)
-      add_rows<2>(of, entry, chunk.first, from, table_ld, width, by_table, total);
+      add_rows<2>(of, entry, chunk.first, from, table_ld, width, by_table, scales, total);
     if (entry < span.end)
-      add_rows<1>(of, entry, chunk.first, from, table_ld, width, by_table, total);
+      add_rows<1>(of, entry, chunk.first, from, table_ld, width, by_table, scales, total);
   } else {
     for (whole entry = span.start; entry < span.end; ++entry) {
       const whole row = of.row(entry);
       real factor = of.factor(entry);
       if (by_table) factor /= shared_by(by_table, row);
-      const real* const values = table + row * table_ld + table_first;
+      if (scales) factor *= scales[row];
+      const feature* const values = table + row * table_ld + table_first;
       const whole* const argextreme = argextremes + (back ? row : span.row) * ld + column_first;
       const whole place = places ? places[entry] : entry + 1;
 #pragma unroll
@@ -137,7 +139,7 @@ __device__ inline bool exceeds(bool most, real a, real b) {
 extern "C" __global__ void extreme_rows(whole segments, whole rows, whole entries,
                                         const whole* offsets, const int* nodes, const whole* edges,
                                         const whole* weighted, const real* weight, whole most,
-                                        const real* table, whole width, real* partial,
+                                        const feature* table, whole width, real* partial,
                                         whole* partial_argextremes, whole accumulate, real* out,
                                         whole out_ld, whole out_first, whole* argextremes) {
   const Chunk chunk;
@@ -162,7 +164,7 @@ extern "C" __global__ void extreme_rows(whole segments, whole rows, whole entrie
   } else {
 #pragma unroll 4
     for (whole entry = span.start; entry < span.end; ++entry) {
-      const real* const values = table + of.row(entry) * width;
+      const feature* const values = table + of.row(entry) * width;
       const real factor = of.factor(entry);
 #pragma unroll
       for (int k = 0; k < COLUMNS; ++k) {
@@ -190,19 +192,21 @@ extern "C" __global__ void extreme_rows(whole segments, whole rows, whole entrie
   }
 }
 
-// out[place, out_first + c] (+)= table[row, c]: gathers one table row per entry.
+// out[place, out_first + c] (+)= table[row, table_first + c]: gathers one table row per entry. The
+// places are those of the entries if none are given.
 extern "C" __global__ void take_rows(whole entries, const int* nodes, const whole* edges,
-                                     const whole* places, const real* table, whole width,
-                                     whole accumulate, real* out, whole out_ld, whole out_first) {
+                                     const whole* places, const feature* table, whole table_ld,
+                                     whole table_first, whole width, whole accumulate, real* out,
+                                     whole out_ld, whole out_first) {
   const Chunk chunk;
   if (chunk.unit >= entries) return;
   const Entries of = {nodes, edges, 0, 0};
-  const whole row = of.row(chunk.unit), place = places[chunk.unit] - 1;
+  const whole row = of.row(chunk.unit), place = places ? places[chunk.unit] - 1 : chunk.unit;
   for (int k = 0; k < COLUMNS; ++k) {
     const whole c = chunk.first + k * LANES;
     if (c >= width) return;
     real* const at = out + place * out_ld + out_first + c;
-    *at = table[row * width + c] + (accumulate ? *at : real(0));
+    *at = table[row * table_ld + table_first + c] + (accumulate ? *at : real(0));
   }
 }
 
@@ -248,13 +252,14 @@ extern "C" __global__ void pass_on(whole rows, const whole* offsets, const whole
 
 // out[row] (+)= sum over the entries of the row of <table[r], gradient[q]>. `places` are the
 // positions of the entries in CSC order; r is their edge or source, q their destination. With
-// `mean`, divided by the degree of q. With `argextremes`, only columns whose extreme at q is
-// attained by the entry count.
+// `mean`, divided by the degree of q; with `scales`, multiplied by those of r and of q. With
+// `argextremes`, only columns whose extreme at q is attained by the entry count.
 extern "C" __global__ void dot_rows(whole segments, whole rows, whole entries, const whole* offsets,
                                     const whole* places, const int* nodes, const int* owners,
                                     const whole* in_offsets, whole mean, const whole* argextremes,
-                                    whole ld, whole first, const real* table, whole width,
-                                    const real* gradient, double* partial, whole accumulate,
+                                    whole ld, whole first, const feature* table, whole width,
+                                    const feature* gradient, const real* scales,
+                                    const real* gradient_scales, double* partial, whole accumulate,
                                     real* out) {
   const Chunk chunk;
   const bool outside = !segments && chunk.unit >= rows;
@@ -275,6 +280,7 @@ extern "C" __global__ void dot_rows(whole segments, whole rows, whole entries, c
       for (whole c = chunk.first; c < width; c += LANES)
         if (!argextreme || argextreme[c] == place)
           product += table[r * width + c] * gradient[q * ld + first + c];
+      if (scales) product *= scales[r] * gradient_scales[q];
       total += mean ? product / shared_by(in_offsets, q) : product;
     }
   }

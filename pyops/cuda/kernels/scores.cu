@@ -3,22 +3,25 @@
 #include "scores.cuh"
 #include "features.cuh"
 
+template <class T>
 struct Side {
   whole rows, width;
-  real *values, *scores;
+  T* values;
+  real* scores;
   const real* weights;
   bool adds;
 };
 
-#define SIDE(n) \
-  whole rows##n, whole width##n, real *values##n, const real *weights##n, real *scores##n
-#define GIVEN_SIDES(...) \
-  {GIVEN_SIDE(0, __VA_ARGS__), GIVEN_SIDE(1, __VA_ARGS__), GIVEN_SIDE(2, __VA_ARGS__)}
+#define SIDE(type, n) \
+  whole rows##n, whole width##n, type *values##n, const real *weights##n, real *scores##n
+#define SIDES(type) SIDE(type, 0), SIDE(type, 1), SIDE(type, 2)
+#define GIVEN_SIDES(adds) {GIVEN_SIDE(0, adds), GIVEN_SIDE(1, adds), GIVEN_SIDE(2, adds)}
 #define GIVEN_SIDE(n, adds) {rows##n, width##n, values##n, scores##n, weights##n, adds >> n & 1}
 
 // Selects the side of a unit (row and head) counted across all sides; sets `unit` within that side.
-__device__ inline Side side_of(const Side (&sides)[3], whole heads, whole& unit) {
-  Side found = {};
+template <class T>
+__device__ inline Side<T> side_of(const Side<T> (&sides)[3], whole heads, whole& unit) {
+  Side<T> found = {};
   whole left = unit;
 #pragma unroll
   for (int n = 0; n < 3; ++n) {
@@ -31,11 +34,11 @@ __device__ inline Side side_of(const Side (&sides)[3], whole heads, whole& unit)
 
 // scores[row, head] (+)= <weights[head], values[row, head]>, for up to three sides. The bits of
 // `adds` select the outputs that accumulate. Here and in `spread`, 8 lanes process a row and head.
-extern "C" __global__ void project(whole heads, whole adds, SIDE(0), SIDE(1), SIDE(2)) {
+extern "C" __global__ void project(whole heads, whole adds, SIDES(const feature)) {
   constexpr int lanes = 8;
   const int lane = threadIdx.x % lanes;
   whole unit = thread_number() / lanes;
-  const Side of = side_of(GIVEN_SIDES(adds), heads, unit);
+  const Side<const feature> of = side_of<const feature>(GIVEN_SIDES(adds), heads, unit);
   const real* const weights = of.weights + (unit - quotient(unit, heads) * heads) * of.width;
   const bool aligned = is_aligned(of.width, of.values, of.weights);
   real sum = 0;
@@ -47,10 +50,10 @@ extern "C" __global__ void project(whole heads, whole adds, SIDE(0), SIDE(1), SI
 }
 
 // values[row, head] (+)= scores[row, head] weights[head].
-extern "C" __global__ void spread(whole heads, whole adds, SIDE(0), SIDE(1), SIDE(2)) {
+extern "C" __global__ void spread(whole heads, whole adds, SIDES(real)) {
   constexpr int lanes = 8;
   whole unit = thread_number() / lanes;
-  const Side of = side_of(GIVEN_SIDES(adds), heads, unit);
+  const Side<real> of = side_of<real>(GIVEN_SIDES(adds), heads, unit);
   const real* const weights = of.weights + (unit - quotient(unit, heads) * heads) * of.width;
   real* const values = of.values + unit * of.width;
   const bool aligned = is_aligned(of.width, of.values, of.weights);
@@ -64,15 +67,16 @@ extern "C" __global__ void spread(whole heads, whole adds, SIDE(0), SIDE(1), SID
 
 // Sums of scores[row, head] values[row, head, c] over the rows of up to three sides: partial sums
 // over blocks of `each` rows, stored side after side. blockIdx.y counts columns.
-extern "C" __global__ void sum_blocks(whole heads, whole each, SIDE(0), SIDE(1), SIDE(2),
+extern "C" __global__ void sum_blocks(whole heads, whole each, SIDES(const feature),
                                       double* partial) {
   const whole rows[3] = {rows0, rows1, rows2}, widths[3] = {width0, width1, width2};
-  const real* const all_values[3] = {values0, values1, values2};
+  const feature* const all_values[3] = {values0, values1, values2};
   const real* const all_scores[3] = {scores0, scores1, scores2};
   const whole c = static_cast<whole>(blockIdx.y) * WARP + threadIdx.x % WARP;
   const whole line = threadIdx.x / WARP, lines = blockDim.x / WARP;
   whole block = blockIdx.x, first = 0, last = 0, width = 0;
-  const real *values = 0, *scores = 0;
+  const feature* values = 0;
+  const real* scores = 0;
 #pragma unroll
   for (int side = 0; side < 3; ++side) {
     const whole blocks = (rows[side] + each - 1) / each;

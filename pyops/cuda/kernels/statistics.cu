@@ -9,8 +9,8 @@ struct Messages {
   const whole* edges;
   const whole* weighted;  // weight index of each entry, 1-based
   const real* weight;  // optional, as is its tangent and that of the table
-  const real* table;
-  const real* tangents;
+  const feature* table;
+  const feature* tangents;
   const real* hweight;
   whole width;
   __device__ whole row(whole entry) const { return (nodes ? nodes[entry] : edges[entry]) - 1; }
@@ -42,7 +42,7 @@ __device__ inline Statistics load_statistics(const double* stats, const double* 
 // Statistics of each row and column, 0 without entries, and out (+)= the reduction; both optional.
 extern "C" __global__ void find_statistics(whole rows, const whole* offsets, const int* nodes,
                                            const whole* edges, const whole* weighted,
-                                           const real* weight, const real* table, whole width,
+                                           const real* weight, const feature* table, whole width,
                                            real number, double* stats, whole accumulate, real* out,
                                            whole out_lead, whole out_first) {
   const whole at = thread_number(), row = at / width, column = at % width;
@@ -72,8 +72,8 @@ extern "C" __global__ void find_statistics(whole rows, const whole* offsets, con
 // Derivatives of the statistics along the tangents, and out (+)= that of the reduction; optional.
 extern "C" __global__ void find_tangents(whole rows, const whole* offsets, const int* nodes,
                                          const whole* edges, const whole* weighted,
-                                         const real* weight, const real* table,
-                                         const real* tangents, const real* hweight, whole width,
+                                         const real* weight, const feature* table,
+                                         const feature* tangents, const real* hweight, whole width,
                                          real number, const double* stats, double* moved,
                                          whole accumulate, real* out, whole out_lead,
                                          whole out_first) {
@@ -116,11 +116,11 @@ __device__ inline Gradients gradients(const Messages& of, whole entry, whole row
 // of its derivative along the tangents. `places` are the positions of the entries in CSC order.
 extern "C" __global__ void vjp_table(whole rows, const whole* offsets, const whole* places,
                                      const int* owners, whole num_dst, const whole* in_offsets,
-                                     const whole* weighted, const real* weight, const real* table,
-                                     const real* tangents, const real* hweight, whole width,
-                                     real number, const double* stats, const double* moved,
-                                     const real* gy, whole lead, whole first, whole accumulate,
-                                     real* out) {
+                                     const whole* weighted, const real* weight,
+                                     const feature* table, const feature* tangents,
+                                     const real* hweight, whole width, real number,
+                                     const double* stats, const double* moved, const feature* gy,
+                                     whole lead, whole first, whole accumulate, real* out) {
   const whole at = thread_number(), row = at / width, column = at % width;
   if (row >= rows) return;
   const Messages of = {0, 0, weighted, weight, table, tangents, hweight, width};
@@ -141,10 +141,11 @@ extern "C" __global__ void vjp_table(whole rows, const whole* offsets, const who
 extern "C" __global__ void vjp_weights(whole rows, const whole* offsets, const whole* places,
                                        const int* owners, whole num_dst, const whole* in_offsets,
                                        const int* nodes, const whole* edges, const whole* weighted,
-                                       const real* weight, const real* table, const real* tangents,
-                                       const real* hweight, whole width, real number,
-                                       const double* stats, const double* moved, const real* gy,
-                                       whole lead, whole first, whole accumulate, real* out) {
+                                       const real* weight, const feature* table,
+                                       const feature* tangents, const real* hweight, whole width,
+                                       real number, const double* stats, const double* moved,
+                                       const feature* gy, whole lead, whole first, whole accumulate,
+                                       real* out) {
   constexpr int lanes = 32;
   const whole row = thread_number() / lanes, lane = threadIdx.x % lanes;
   const bool outside = row >= rows;

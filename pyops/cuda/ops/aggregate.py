@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from .. import _neighbours as neighbours
 from .. import _statistics as statistics
 from .._arguments import Written
-from .._array import DeviceArray, required
 from .._neighbours import Columns, Rows
 
 if TYPE_CHECKING:
+    from .._array import DeviceArray
     from .._declared import Aggregate
     from .._runtime import Runtime
 
@@ -66,10 +66,17 @@ def _columns(a: Aggregate, y: DeviceArray, first: int, stop: int | None = None) 
     return y.reshape(a.num_dst, _width(a))[:, first:stop]
 
 
-def _add_own(a: Aggregate, own: DeviceArray | None, accumulate: bool, y: DeviceArray) -> None:
+def _own_columns(a: Aggregate, y: DeviceArray | None) -> Columns:
+    """Return the columns that come from the destination itself."""
+    return Columns(y, _width(a), a.x_width + a.edge_width)
+
+
+def _add_own(
+    rt: Runtime, a: Aggregate, own: DeviceArray | None, accumulate: bool, y: DeviceArray
+) -> None:
     if own is not None and a.own_width:
-        columns = _columns(a, y, a.x_width + a.edge_width)
-        columns[...] = columns + own if accumulate else own
+        table = Columns(own, a.own_width)
+        neighbours.copy(rt, a.num_dst, table, a.own_width, _own_columns(a, y), accumulate)
 
 
 def forward(rt: Runtime, a: Aggregate) -> None:
@@ -86,7 +93,7 @@ def forward(rt: Runtime, a: Aggregate) -> None:
         else:
             table, mean = Columns(part.values, part.width), a.reduce == MEAN
             neighbours.add(rt, rows, table, part.width, out, a.accumulate, mean=mean)
-    _add_own(a, a.own, a.accumulate, a.y)
+    _add_own(rt, a, a.own, a.accumulate, a.y)
 
 
 def _argextremes(rt: Runtime, a: Aggregate) -> DeviceArray | None:
@@ -174,8 +181,8 @@ def backward(rt: Runtime, a: Aggregate) -> None:
         if a.gweight is not None:
             derivatives.by_weight(part, part.values, a.gweight, written("gweight"))
     if a.gown is not None:
-        own = _columns(a, required(a.gy), a.x_width + a.edge_width)
-        a.gown[...] = a.gown + own if a.accumulate else own
+        own, gown = _own_columns(a, a.gy), Columns(a.gown, a.own_width)
+        neighbours.copy(rt, a.num_dst, own, a.own_width, gown, a.accumulate)
 
 
 def double_backward(rt: Runtime, a: Aggregate) -> None:
@@ -202,7 +209,7 @@ def double_backward(rt: Runtime, a: Aggregate) -> None:
             stop = part.first + part.width
             written.clear(f"dgy {part.name}", _columns(a, a.dgy, part.first, stop))
         if a.hown is not None:
-            _add_own(a, a.hown, a.accumulate, a.dgy)
+            _add_own(rt, a, a.hown, a.accumulate, a.dgy)
         elif a.own_width:
             written.clear("dgy own", _columns(a, a.dgy, a.x_width + a.edge_width))
 

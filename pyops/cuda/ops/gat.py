@@ -33,7 +33,7 @@ class _NodeAttention(Attention):
     a: Gat
 
     def __init__(self, rt: Runtime, a: Gat) -> None:
-        super().__init__(rt, a, a.attention.dtype)
+        super().__init__(rt, a, a.x_src.dtype)
         by_side = [self.by_row(rows) for rows, _ in self.sides()]
         self.project(a.attention, "", False, by_side)
         self.scores = (

@@ -28,7 +28,7 @@ class _SumAttention(EntryAttention):
     a: GatV2
 
     def __init__(self, rt: Runtime, a: GatV2, second: bool = False) -> None:
-        super().__init__(rt, a, a.attention.dtype, second)
+        super().__init__(rt, a, a.x_src.dtype, second)
         self.ends = (
             a.activation, float(a.negative_slope), a.x_src, a.x_dst, a.edge_features, a.hx_src,
             a.hx_dst, a.hedge_features, a.attention, a.hattention,
@@ -42,7 +42,7 @@ class _SumAttention(EntryAttention):
         self.softmax_of(scores, tangents)
 
     def launch(self, kernel: str, grid: Grid, *args: Value, shared: int = 0) -> None:
-        self.rt.launch("ends", kernel, self.dtype, grid, THREADS, args, shared)
+        self.rt.launch("ends", kernel, self.feature_type, grid, THREADS, args, shared)
 
     def vjp(self, prefix: str) -> None:
         a, (x_src, x_dst, attention, edge_features, mask) = self.a, self.gradients_by_inputs(prefix)

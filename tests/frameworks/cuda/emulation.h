@@ -1,4 +1,5 @@
 // CUDA C++ on a host: the lanes of a block are fibers, run one at a time until each waits or ends.
+// The functions of CUDA use these lanes, so they are one file.
 //
 // The order in which blocks, warps and lanes have their turns is chosen by the caller: results that
 // depend on it have a race. Lanes that leave or that wait in different lines where all have to meet
@@ -39,6 +40,25 @@ struct alignas(16) float4 {
 struct alignas(16) double2 {
   double x, y;
 };
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct bfloat16;
+struct float16;
+
+inline float __uint_as_float(unsigned bits) {
+  float number;
+  memcpy(&number, &bits, sizeof number);
+  return number;
+}
+
+// Number with the bits of float16; subnormal ones have the unit 2**-24.
+inline float widened_half(unsigned bits) {
+  const unsigned sign = (bits & 0x8000) << 16, exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
+  if (!exponent) return (sign ? -1.0f : 1.0f) * ldexpf(static_cast<float>(fraction), -24);
+  return __uint_as_float(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
+}
+#define HALF_TO_FLOAT widened_half
 
 namespace emulation {
 struct Dim {
@@ -185,6 +205,8 @@ const char* code() {
   if (std::is_same_v<B, double>) return points ? "*d," : "d,";
   if (std::is_same_v<B, int>) return points ? "*i," : "i,";
   if (std::is_same_v<B, long long>) return points ? "*q," : "q,";
+  if (std::is_same_v<B, bfloat16>) return "*h,";
+  if (std::is_same_v<B, float16>) return "*e,";
   return "?,";
 }
 

@@ -1,5 +1,6 @@
-"""Every source compiles for the supported devices, in both precisions; an invalid one does not."""
+"""Every source compiles for the supported devices and types; an invalid one does not."""
 
+import re
 import struct
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from pyops._functions import FUNCTIONS
 from pyops.cuda import _compiler
 from pyops.cuda._formulas import functions
-from pyops.cuda._source import compose, kernels, sources, variants
+from pyops.cuda._source import compose, kernels, sources, types, variants
 
 from .nvrtc import cubin, stacks
 
@@ -15,8 +16,10 @@ ARCHITECTURES = 80, 90
 KERNELS = "attend", "edge_network", "ends", "gno", "neighbours", "scores"
 KERNELS += "triplets_back", "triplets_into"
 HOT = [(name, variant) for name in KERNELS for variant in variants(name)]
+HOT = [(*some, kind) for some in HOT for kind in types(some[0]) if kind != "d"]
 EVERY = [(name, variant) for name in sources() for variant in variants(name)]
 EVERY = [(name, some) for name, some in EVERY if some.get("CODE", 3) == 3]  # one function alone
+EVERY = [(*some, kind) for some in EVERY for kind in types(some[0])]
 
 
 def label(value):
@@ -25,9 +28,8 @@ def label(value):
     return None
 
 
-@pytest.mark.parametrize("kind", ["f", "d"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize(("source", "constants"), EVERY, ids=label)
+@pytest.mark.parametrize(("source", "constants", "kind"), EVERY, ids=label)
 def test_compiles(source, constants, architecture, kind):
     code = cubin(compose(source, kind, constants), architecture)
     for kernel in kernels(source):
@@ -49,10 +51,10 @@ def test_elementwise_functions_compile(architecture, kind):
     assert b"every" in cubin("\n".join([head, *bodies, kernel]), architecture)
 
 
-@pytest.mark.parametrize(("source", "constants"), HOT, ids=label)
-def test_registers_are_enough(source, constants):
+@pytest.mark.parametrize(("source", "constants", "kind"), HOT, ids=label)
+def test_registers_are_enough(source, constants, kind):
     """Kernels spill no registers to memory."""
-    found = stacks(cubin(compose(source, "f", constants), 90))
+    found = stacks(cubin(compose(source, kind, constants), 90))
     assert found.keys() >= set(kernels(source))
     assert not any(found[kernel] for kernel in kernels(source))
 
@@ -65,6 +67,14 @@ def test_broken_source_fails(source, architecture):
     assert broken != text
     with pytest.raises(RuntimeError, match="nowhere"):
         cubin(broken, architecture)
+
+
+@pytest.mark.parametrize(("kind", "word"), [("f", "f32"), ("h", "[^f]32"), ("e", "[^f]32")])
+def test_features_are_read_by_vectors(kind, word):
+    """Four features of float32, or eight of half precision, are one load."""
+    pytest.importorskip("cupy")
+    _, code = _compiler.compiled(compose("attend", kind, {}), architecture=990)
+    assert re.search(rf"ld\.global\S*\.v4\.{word}", code.decode())
 
 
 def test_unlisted_constants_are_refused():
