@@ -138,15 +138,19 @@ class Call(PhaseCall):
             named = zip([*self.names, "gy"], [*kinds, result], strict=True)
             types = [kind or result for name, kind in named if name in wanted]
         rows = self.op.reads_halves(phase, len(tensors))
-        on_host = all(t is None or t.is_cpu for t in tensors)
-        if half := kernels(tensors, rows, result) if on_host else "":
-            arrays = [
-                None if t is None else bits(t) if row else memory(widened(t))
-                for t, row in zip(tensors, rows, strict=True)
-            ]
+        on_host, *others = {t.is_cpu for t in tensors if t is not None}
+        half = "" if others else kernels(tensors, rows, result, not on_host)
+        pairs = zip(tensors, rows if half else [False] * len(tensors), strict=True)
+        given = [None if t is None else as_bits(t) if row else widened(t) for t, row in pairs]
+        if half and on_host:
+            arrays = [None if t is None else memory(t) for t in given]
             found = self._compute(phase, arrays, wanted, half)
+        elif half:
+            from ._cuda import run
+
+            found = run(self, phase, given, wanted, half)
         else:
-            found = self.run(phase, [None if t is None else widened(t) for t in tensors], wanted)
+            found = self.run(phase, given, wanted)
         return tuple([rounded(f, kind) for f, kind in zip(found, types, strict=True)])
 
     def take_saved(self) -> tuple[Tensor, ...]:
@@ -237,10 +241,14 @@ def memory(tensor: Tensor) -> Array:
     return array
 
 
+def as_bits(tensor: Tensor) -> Tensor:
+    """Return a tensor of half precision as 16-bit integers in the same memory."""
+    return in_memory(tensor).view(torch.int16)
+
+
 def bits(tensor: Tensor) -> Array:
     """Return the memory of a tensor of half precision as 16-bit integers."""
-    array: Array = in_memory(tensor).view(torch.int16).numpy()
-    return array
+    return memory(as_bits(tensor))
 
 
 def by_name(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -25,13 +25,19 @@ def stream_of(device: torch.device) -> int:
 
 
 def run(
-    call: Call, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None
+    call: Call,
+    phase: str,
+    tensors: Sequence[MaybeTensor],
+    wanted: Collection[str] | None,
+    half: str = "",
 ) -> tuple[Tensor, ...]:
-    """Run a phase on the memory of the tensors and return the requested results."""
+    """Run a phase on the memory of the tensors and return the requested results.
+
+    `half` names kernels that read rows as 16-bit integers.
+    """
     device = next(t.device for t in tensors if t is not None and not t.is_cpu)
     on = platform(f"pyops.torch.{call.op.name}")
     graph = () if call.graph is None else (device_graph(call.graph, device.index or 0),)
-    which = {} if wanted is None else {"wanted": wanted}
 
     def make(size: int) -> torch.UntypedStorage:
         """Allocate memory with torch's allocator, on its current stream."""
@@ -39,9 +45,8 @@ def run(
 
     with on.on(device.index or 0), on.stream(stream_of(device)), on.memory(make):
         arrays = [None if t is None else _array(in_memory(t)) for t in tensors]
-        results = getattr(call.op, phase)(*graph, *arrays, **which, **call.host_options)
-        if wanted is None:
-            results = (results[0] if phase == "forward" else results,)
+        found = call.op.run(phase, [*graph, *arrays], call.host_options, wanted, half=half)
+        results = cast("tuple[DeviceArray | None, ...]", found)
         return tuple(_tensor(r, on.owner(r), device) for r in results if r is not None)
 
 
