@@ -11,7 +11,7 @@ from pyops.cuda import _device
 
 from . import host, on_device
 
-REAL = "test_operators", "test_attention", "test_dimenet", "test_nan", "test_compat"
+REAL = "test_operators", "test_attention", "test_dimenet", "test_half", "test_nan", "test_compat"
 ALONE = "test_device", "test_pages"
 """Files that also run on a real device, and files that run only there."""
 

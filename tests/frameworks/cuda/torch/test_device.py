@@ -41,6 +41,17 @@ def test_values(name, dtype):
     torch.testing.assert_close(y.cpu(), example.on_host(), **close)
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", [n for n, op in OPERATORS.items() if op.signature.half])
+def test_half_precision(name, kind):
+    """The results are those of float32 on the host from the same numbers, rounded."""
+    example = Example(name, torch.float32)
+    narrow = [t.to(kind) for t in example.tensors]
+    y = example(*narrow)
+    example.tensors = [t.float() for t in narrow]
+    torch.testing.assert_close(y.float().cpu(), example.on_host(), rtol=2**-7, atol=2**-9)
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_derivatives(name):
     operators.assert_derivatives(Example(name))
