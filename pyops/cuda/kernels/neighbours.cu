@@ -1,4 +1,5 @@
 // Sums and extremes over the entries of graph rows, of the table rows that the entries refer to.
+// One source, as the kernels share columns and entries.
 //! LANES 4 8 16 32
 
 // LANES lanes process a row, COLUMNS columns each at a time; blockIdx.y counts such column blocks.
@@ -28,8 +29,13 @@ __device__ inline real shared_by(const whole* offsets, whole row) {
   return degree > 1 ? static_cast<real>(degree) : real(1);
 }
 
-// Adds the weighted table rows of `count` entries in their order; all are loaded first.
-template <int count>
+struct __align__(COLUMNS * sizeof(feature)) Packed {
+  feature at[COLUMNS];
+};
+
+// Adds the weighted table rows of `count` entries in their order; all are loaded first. If
+// `packed`, the columns of a lane are consecutive and one load, otherwise LANES apart.
+template <int count, bool packed>
 __device__ inline void add_rows(const Entries& of, whole start, whole column, const feature* table,
                                 whole table_ld, whole width, const whole* by_table,
                                 const real* scales, real (&total)[COLUMNS]) {
@@ -44,15 +50,38 @@ __device__ inline void add_rows(const Entries& of, whole start, whole column, co
   }
 #pragma unroll
   for (int n = 0; n < count; ++n) {
+    const feature* const from = table + row[n] * table_ld + column;
+    if (packed) {
+      if (column >= width) continue;
+      const Packed columns = *reinterpret_cast<const Packed*>(from);
 #pragma unroll
-    for (int k = 0; k < COLUMNS; ++k)
-      if (column + k * LANES < width) x[n][k] = table[row[n] * table_ld + column + k * LANES];
+      for (int k = 0; k < COLUMNS; ++k) x[n][k] = columns.at[k];
+    } else {
+#pragma unroll
+      for (int k = 0; k < COLUMNS; ++k)
+        if (column + k * LANES < width) x[n][k] = from[k * LANES];
+    }
   }
 #pragma unroll
   for (int n = 0; n < count; ++n) {
 #pragma unroll
     for (int k = 0; k < COLUMNS; ++k) total[k] += factor[n] * x[n][k];
   }
+}
+
+// Adds the weighted table rows of all entries of a span.
+template <bool packed>
+__device__ inline void add_span(const Entries& of, const Span& span, whole column,
+                                const feature* table, whole table_ld, whole width,
+                                const whole* by_table, const real* scales, real (&total)[COLUMNS]) {
+  constexpr int many = 32 / sizeof(real);
+  whole entry = span.start;
+  for (; entry + many <= span.end; entry += many)
+    add_rows<many, packed>(of, entry, column, table, table_ld, width, by_table, scales, total);
+  for (; entry + 2 <= span.end; entry += 2)
+    add_rows<2, packed>(of, entry, column, table, table_ld, width, by_table, scales, total);
+  if (entry < span.end)
+    add_rows<1, packed>(of, entry, column, table, table_ld, width, by_table, scales, total);
 }
 
 // out[row, out_first + c] (+)= sum over the entries of the row of w table[r, table_first + c].
@@ -76,9 +105,14 @@ extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, c
       segments ? long_span(offsets, rows, entries, chunk.unit) : row_span(offsets, chunk.unit);
   const Entries of = {nodes, edges, weighted, weight};
   const whole column_first = back ? table_first : out_first;
+  const feature* const from = table + table_first;
+  const bool packed = sizeof(feature) == 2 && COLUMNS > 1 && (width | table_ld) % COLUMNS == 0 &&
+                      reinterpret_cast<unsigned long long>(from) % sizeof(Packed) == 0;
+  const whole first = packed ? chunk.first + threadIdx.x % LANES * (COLUMNS - 1) : chunk.first;
+  const int step = packed ? 1 : LANES;
   if (!segments && span.is_long) {
     for (int k = 0; k < COLUMNS; ++k) {
-      const whole c = chunk.first + k * LANES;
+      const whole c = first + k * step;
       if (c >= width) return;
       double total = 0;
       for (whole p = first_segment(span); p <= last_segment(span); p = next_segment(p))
@@ -91,15 +125,8 @@ extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, c
   }
   real total[COLUMNS] = {};
   if (!argextremes) {
-    constexpr int many = 32 / sizeof(real);
-    const feature* const from = table + table_first;
-    whole entry = span.start;
-    for (; entry + many <= span.end; entry += many)
-      add_rows<many>(of, entry, chunk.first, from, table_ld, width, by_table, scales, total);
-    for (; entry + 2 <= span.end; entry += 2)
-      add_rows<2>(of, entry, chunk.first, from, table_ld, width, by_table, scales, total);
-    if (entry < span.end)
-      add_rows<1>(of, entry, chunk.first, from, table_ld, width, by_table, scales, total);
+    if (packed) add_span<true>(of, span, first, from, table_ld, width, by_table, scales, total);
+    else add_span<false>(of, span, first, from, table_ld, width, by_table, scales, total);
   } else {
     for (whole entry = span.start; entry < span.end; ++entry) {
       const whole row = of.row(entry);
@@ -111,13 +138,13 @@ extern "C" __global__ void sum_rows(whole segments, whole rows, whole entries, c
       const whole place = places ? places[entry] : entry + 1;
 #pragma unroll
       for (int k = 0; k < COLUMNS; ++k) {
-        const whole c = chunk.first + k * LANES;
+        const whole c = first + k * step;
         if (c < width && argextreme[c] == place) total[k] += factor * values[c];
       }
     }
   }
   for (int k = 0; k < COLUMNS; ++k) {
-    const whole c = chunk.first + k * LANES;
+    const whole c = first + k * step;
     if (c >= width) return;
     if (segments) {
       if (span.is_long) partial[chunk.unit * width + c] = total[k];

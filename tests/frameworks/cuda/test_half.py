@@ -92,6 +92,17 @@ def test_long_rows_read_by_vectors(name, width, phase, monkeypatch):
 
 
 @every_phase
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+@pytest.mark.parametrize("width", [132, 134])
+def test_columns_of_a_lane(width, reduce, phase, monkeypatch):
+    """Columns of sums over rows are consecutive where rows are aligned, otherwise apart."""
+    sizes = {"x_width": width, "edge_width": 36, "own_width": 4}
+    problem = representative("aggregate").problem(drawn(9, 3, 900), **sizes)
+    problem = narrow(replace(problem, options={"reduce": reduce}), TYPES[-1])
+    assert_rounded(problem, phase, run(problem, phase, monkeypatch))
+
+
+@every_phase
 @pytest.mark.parametrize("name", READ)
 def test_order(name, phase, monkeypatch):
     """No result depends on the order of blocks, warps and lanes."""
