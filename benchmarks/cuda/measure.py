@@ -36,6 +36,9 @@ def measure(number, until, cases=CASES):
     if case.operator in PRECISE:
         for precision in "tf32x3", "tf32":
             begins[f"pyops {precision}"] = lambda p=precision: sides.Pyops(problem, precision=p)
+    if case.operator in ATTENTION:
+        for half in "bfloat16", "float16":
+            begins[f"pyops {half}"] = lambda h=half: sides.Pyops(problem, half=h)
     for name, begin in begins.items():
         for record in timed(name, begin, case, expected, until):
             yield where | record

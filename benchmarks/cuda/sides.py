@@ -25,11 +25,20 @@ TORCH, JAX = "cuda", "gpu"
 class Pyops:
     wait, peak = staticmethod(device.wait), staticmethod(device.peak)
 
-    def __init__(self, problem, **options):
+    def __init__(self, problem, half=None, **options):
+        if half == "bfloat16":
+            import ml_dtypes  # noqa: F401  # adds the type to NumPy
         self.case, self.operator = problem.case, operator_module(problem.case)
         operator, inputs, cotangents, more = ours.prepare(self.operator, problem)
-        given = [a.to_device() if isinstance(a, pyops.Graph) else cupy.asarray(a) for a in inputs]
-        h, gy, options = [*map(cupy.asarray, cotangents)], cupy.asarray(problem.gy), options | more
+        graphs = [a.to_device() for a in inputs if isinstance(a, pyops.Graph)]
+        signature, kind = operator.signature, np.dtype(half or problem.gy.dtype)
+
+        def moved(arrays):
+            named = zip(signature.inputs, arrays, strict=False)
+            return [cupy.asarray(a.astype(kind) if n in signature.half else a) for n, a in named]
+
+        given = [*graphs, *moved(inputs[len(graphs) :])]
+        h, gy, options = moved(cotangents), cupy.asarray(problem.gy.astype(kind)), options | more
 
         def forward():
             return (operator(*given, **options),)

@@ -88,6 +88,9 @@ def test_every_operator(operator, bench, tmp_path, capsys):
     assert not any(r.get("who") in ("gather", "limits") for r in found["records"]), text
     gathers = operator in ("gat", "gat_v2", "transformer_conv")
     assert ("one gather of the rows" in text) == gathers
+    halves = [r for r in found["records"] if r.get("who") == "pyops float16"]
+    assert [r["phase"] for r in halves] == asked * gathers, text
+    assert all(r["apart"] < 0.05 for r in halves), text
     assert len(found["targets"]) == sum(
         target.operator == case.operator and target.phase in case.phases
         for target in TARGETS
