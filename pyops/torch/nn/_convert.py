@@ -1,4 +1,4 @@
-"""Replacement of the layers of PyTorch Geometric in a model."""
+"""Replacement of the layers of PyTorch Geometric and PhysicsNeMo in a model."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .gatv2_conv import GATv2Conv
 from .gcn_conv import GCNConv
 from .gin_conv import GINConv
 from .graph_conv import GraphConv
+from .mesh_graph_net import CONVERTED, converted_block
 from .nn_conv import NNConv
 from .pna_conv import PNAConv
 from .rgcn_conv import RGCNConv
@@ -45,7 +46,7 @@ _CALLS = "forward", "edge_updater", "explain_message", *PARTS
 
 @dataclass(frozen=True, repr=False)
 class Conversion:
-    """Report of `convert`: layers of PyTorch Geometric by their names in the model."""
+    """Report of `convert`: layers of the other packages by their names in the model."""
 
     swapped: Mapping[str, str]
     """Class of each layer that was swapped."""
@@ -62,16 +63,18 @@ class Conversion:
 
 
 def convert(model: torch.nn.Module) -> Conversion:
-    """Swap the layers of PyTorch Geometric in a model for those of this package, in place.
+    """Swap layers of PyTorch Geometric and PhysicsNeMo for those of this package, in place.
 
     Parameters, buffers, inner modules, hooks and training mode are the same objects before and
-    after, so that an optimizer goes on; a module that is shared remains so. Results are equal up to
-    rounding. Subclasses of layers remain as they are, as they may form messages of their own.
+    after, so that an optimizer goes on; a module that is shared remains so. But blocks of
+    PhysicsNeMo have their networks, ``edge_mlp`` and ``node_mlp``, swapped too. Results are equal
+    up to rounding. Subclasses of layers remain as they are, as they may form messages of their own.
 
     Parameters
     ----------
     model : torch.nn.Module
-        A module that contains layers of `torch_geometric.nn`, at any depth.
+        A module that contains layers of `torch_geometric.nn`, or ``MeshEdgeBlock`` and
+        ``MeshNodeBlock`` of PhysicsNeMo's ``MeshGraphNet``, at any depth.
 
     Returns
     -------
@@ -99,15 +102,8 @@ def convert(model: torch.nn.Module) -> Conversion:
         raise TypeError(f"{caller}: model: expected a torch.nn.Module, got {type(model).__name__}")
     swapped: dict[str, str] = {}
     left: dict[str, str] = {}
-    try:
-        import torch_geometric.nn as originals
-        from torch_geometric.nn.models import schnet
-    except ImportError:  # so that the model has no layer of it
-        return Conversion(swapped, left)
-    kinds = {
-        getattr(schnet if kind is CFConv else originals, kind.__name__): kind for kind in LAYERS
-    }
-    if type(model) in kinds:
+    kinds = _originals()
+    if type(model) in kinds or _mesh_block(model):
         raise ValueError(
             f"{caller}: model: expected a module that contains layers, got a layer: use "
             f"pyops.torch.nn.{type(model).__name__}, which loads its state_dict"
@@ -115,10 +111,17 @@ def convert(model: torch.nn.Module) -> Conversion:
     made: dict[torch.nn.Module, torch.nn.Module | str] = {}
     for parent, place, name in _places(model, "", set()):
         layer = parent._modules[place]
-        if not isinstance(layer, originals.MessagePassing):
+        if layer is None:
             continue
         if layer not in made:
-            made[layer] = _refusal(layer, kinds) or _swapped(layer, kinds[type(layer)])
+            block = _mesh_block(layer)
+            if not block and not _passes_messages(layer):
+                continue
+            made[layer] = (
+                converted_block(layer, block)
+                if block
+                else _refusal(layer, kinds) or _swapped(layer, kinds[type(layer)])
+            )
         found = made[layer]
         if isinstance(found, str):
             left[name] = found
@@ -126,6 +129,33 @@ def convert(model: torch.nn.Module) -> Conversion:
             parent._modules[place] = found
             swapped[name] = type(found).__name__
     return Conversion(swapped, left)
+
+
+def _originals() -> dict[type, type[Messages]]:
+    """Return the layers by the originals, none without PyTorch Geometric."""
+    try:
+        import torch_geometric.nn as originals
+        from torch_geometric.nn.models import schnet
+    except ImportError:  # so that the model has no layer of it
+        return {}
+    return {
+        getattr(schnet if kind is CFConv else originals, kind.__name__): kind for kind in LAYERS
+    }
+
+
+def _passes_messages(layer: torch.nn.Module) -> bool:
+    return any(
+        kind.__name__ == "MessagePassing" and kind.__module__.startswith("torch_geometric.")
+        for kind in type(layer).__mro__
+    )
+
+
+def _mesh_block(layer: torch.nn.Module) -> str:
+    """Return the name of the class of a block of PhysicsNeMo, "" for others."""
+    kind = type(layer)
+    known = {block.__name__ for block in CONVERTED}
+    found = kind.__module__.startswith("physicsnemo.") and kind.__name__ in known
+    return kind.__name__ if found else ""
 
 
 def _places(
