@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .interface import interfaces
+from .interface import HALVES, interfaces, variants
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from .interface import Argument, Procedure
 
 PHASES = "forward", "backward", "double_backward", "softmax_forward", "softmax_vjps"
-VARIANTS = "r4", "r8"
 INTRODUCTION = """\
 /* Calls of the kernels, generated from their interfaces. */
 #include "calls.h"
@@ -26,13 +25,20 @@ INTRODUCTION = """\
 
 
 def called_kernels(
-    operators: Iterable[str], declarations: Path, phases: Sequence[str] = PHASES
+    operators: Iterable[str],
+    declarations: Path,
+    phases: Sequence[str] = PHASES,
+    halves: Collection[str] = (),
 ) -> dict[str, Procedure]:
-    """Return the interfaces of the called kernels by name, in the order of their table."""
+    """Return the interfaces of the called kernels by name, in the order of their table.
+
+    `halves` are the variants for half precision that are called.
+    """
     return {
         f"{operator}_{phase}_{variant}": procedure
         for operator in operators
-        for variant in VARIANTS
+        for variant in variants(operator, declarations)
+        if variant in halves or variant not in HALVES
         for phase, procedure in interfaces(operator, declarations).items()
         if phase in phases
     }

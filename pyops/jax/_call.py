@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 from .. import graph as _graph
 from .._call.arrays import VARIANTS
+from .._call.half import TYPES
 from .._call.operator import OPERATORS, Operator
+from .._call.plan import HALF
 from . import _handler
 
 if TYPE_CHECKING:
@@ -91,6 +93,13 @@ class Call:
     options: tuple[tuple[str, object], ...]
     constants: Constants | str | None = None
     """The index arrays and row numbers, or their digest, if they are constants of the program."""
+    half: str = ""
+    """Half-precision type of rows and their cotangents; "" if they have that of other arrays."""
+
+    @property
+    def kernels(self) -> str:
+        """Variant of the kernels that read rows of half precision, "" without them."""
+        return TYPES.get(self.half, "")
 
     @property
     def op(self) -> Operator:
@@ -124,8 +133,13 @@ def _decode(text: bytes) -> tuple[Call, int, Kinds]:
 def text_of(call: Call, inputs: Sequence[Kind], outputs: Sequence[Kind]) -> str:
     """Encode everything `run` needs; arrays are described by shape and dtype."""
     fields = tuple(getattr(call, name) for name in Call.__dataclass_fields__)
-    kinds = ((tuple(a.shape), np.dtype(a.dtype).str) for a in (*inputs, *outputs))
+    kinds = ((tuple(a.shape), _stored(a.dtype).str) for a in (*inputs, *outputs))
     return repr((fields, len(inputs), tuple(kinds)))
+
+
+def _stored(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """Return the type by which kernels read the elements of an array."""
+    return HALF if dtype.name in TYPES else np.dtype(dtype)
 
 
 def run(
@@ -148,16 +162,17 @@ def run(
     kept, graph = _graph_of(arrays[: call.indices], call.sizes) if call.sizes else ((), ())
     parameters = call.by_parameter(given)
     if call.phase == "attention":
-        call.op._alpha((*graph, *parameters), options, out[0])
+        call.op._alpha((*graph, *parameters), options, out[0], call.kernels)
         return None
     phase, wanted = call.op._phases[call.phase], call.wanted or None
+    if call.half:
+        phase = phase.reading(call.kernels)
     numbers: list[int | None] = [*[None] * (len(phase.outputs) - 1), 0]
     if call.wanted:
         found = {name: number for number, name in enumerate(call.wanted)}
         numbers = [found.get(name[1:]) for name in phase.outputs]
-    kernel = _handler.kernels.get(
-        f"{phase.declaration}_{phase.kernel}_{VARIANTS[out[0].dtype.char]}"
-    )
+    variant = call.kernels or VARIANTS[out[0].dtype.char]
+    kernel = _handler.kernels.get(f"{phase.declaration}_{phase.kernel}_{variant}")
     values = None
     if kernel is not None:
         results = [_Source(count + number) for number in numbers if number is not None]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._call.framework import FrameworkFunction
-from .._call.half import TYPES, result_type
+from .._call.half import TYPES, kernels, result_type
 from .._call.indices import check_bounds, check_length, check_rows, check_wanted
 from ..graph import Graph as PlainGraph
 from ._call import Call, Constants
@@ -66,8 +66,16 @@ def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Arr
         if not halves:
             return run(devices or graph, arrays, options, wants_attention)
         rounded = result_type(signature, label, kinds, halves, DTYPES[0])
-        wide = [a if a is None or a.dtype not in halves else a.astype(DTYPES[0]) for a in arrays]
-        found = run(devices or graph, wide, options, wants_attention)
+        place = devices or graph
+        is_local = not isinstance(place, DistributedGraph | Devices)
+        rows = op.reads_halves("forward", len(arrays))
+        reads = is_local and signature.half and kernels(arrays, rows, rounded)
+        half = rounded.name if reads else ""
+        given = [
+            a.astype(DTYPES[0]) if a is not None and a.dtype in halves and not (half and row) else a
+            for a, row in zip(arrays, rows, strict=True)
+        ]
+        found = run(place, given, options, wants_attention, half)
         if isinstance(found, tuple):
             return found[0].astype(rounded), found[1].astype(rounded)
         return found.astype(rounded)
@@ -77,10 +85,11 @@ def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Arr
         arrays: list[jax.Array | None],
         options: Options,
         wants_attention: bool,
+        half: str = "",
     ) -> jax.Array | tuple[jax.Array, jax.Array]:
         given = [a for a in arrays if a is not None]
         for name, array in zip(declared, arrays, strict=True):
-            if array is not None and array.dtype != given[0].dtype:
+            if array is not None and array.dtype != given[0].dtype and not half:
                 first = next(n for n, a in zip(declared, arrays, strict=True) if a is not None)
                 raise TypeError(
                     f"{label}: {name}: expected {given[0].dtype} like {first}, got {array.dtype}"
@@ -111,6 +120,7 @@ def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Arr
             present=tuple(a is not None for a in arrays),
             wanted=(),
             options=tuple(sorted(options.items())),
+            half=half,
         )
         y = _run(description, *indices, *rows.values(), *given)
         if not wants_attention:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import batching
 from jax.sharding import NamedSharding, PartitionSpec
@@ -61,19 +62,20 @@ def compiled(primitive: Primitive, call: Call) -> Callable[..., list[jax.Array]]
 
 
 def result_types(*arrays: ShapedArray, call: Call) -> list[ShapedArray]:
-    """Return shapes, dtypes and shardings of the results."""
+    """Return shapes, dtypes and shardings of the results, which are float32 for half precision."""
     inputs = call.by_parameter(arrays)[: len(call.op.signature.inputs)]
     held = dict(zip(call.op.signature.inputs, inputs, strict=True))
     first = next(a for a in inputs if a is not None)
+    dtype = np.dtype(np.float32) if call.half else first.dtype
     if call.phase.endswith("backward"):
         wanted = (held[name] for name in call.wanted)
-        return [array.update(weak_type=False) for array in wanted if array is not None]
+        return [a.update(dtype=dtype, weak_type=False) for a in wanted if a is not None]
     sizes = dict(zip(SIZES, call.sizes, strict=False))
     if call.sizes:
         sizes["num_entries"] = arrays[0].shape[0]
     shape = call.op.output_shape(sizes, inputs, dict(call.options), call.phase == "attention")
     sharding = NamedSharding(first.sharding.mesh, PartitionSpec(*[None] * len(shape)))
-    return [first.update(shape=shape, weak_type=False, sharding=sharding)]
+    return [first.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)]
 
 
 def lowered(*arrays: jax.Array, call: Call) -> Sequence[jax.Array]:

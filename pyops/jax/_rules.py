@@ -5,6 +5,10 @@ Hessian of <gy, y> times h, in gy and in h, and `second_tangent`, the second der
 and s, in both. `second_tangent` has no kernel: it is computed component by component from `second`.
 Its transpose, which reverse-over-forward mode needs, is a single call of `second`. The rules of all
 primitives share the split of arguments, so they are one module.
+
+Results are float32 where rows have half precision. JAX then rounds y and its tangent, and
+transposition the gradients. So arguments of rules in float32 that belong to rows of half precision
+have been widened, and are narrowed to the same values.
 """
 
 from __future__ import annotations
@@ -65,7 +69,7 @@ def bind_tangent(
     call: Call, base: Sequence[jax.Array], tangents: Sequence[MaybeArray]
 ) -> jax.Array:
     """Return dy along tangents of the inputs, None for zero."""
-    mask, given = _mask(call, tangents)
+    mask, given = _mask(call, _as_inputs(call, base, tangents))
     return bind(tangent, [*base, *given], _phase(call, "jvp", mask))[0]
 
 
@@ -73,7 +77,8 @@ def bind_gradient(
     call: Call, base: Sequence[jax.Array], gy: jax.Array, wanted: Sequence[str]
 ) -> list[jax.Array]:
     """Return the gradients of <gy, y> by the requested inputs (VJP)."""
-    return bind(gradient, [*base, gy], _phase(call, "backward", [True], wanted=wanted))
+    phase = _phase(call, "backward", [True], wanted=wanted)
+    return bind(gradient, [*base, _as_seed(call, gy)], phase)
 
 
 def bind_second(
@@ -84,9 +89,33 @@ def bind_second(
     wanted: Sequence[str],
 ) -> list[jax.Array]:
     """Return the Hessian of <gy, y> times h, by the requested inputs."""
-    mask, given = _mask(call, hs)
+    mask, given = _mask(call, _as_inputs(call, base, hs))
     phase = _phase(call, "double_backward", [True], mask, wanted=wanted)
-    return bind(second, [*base, gy, *given], phase)
+    return bind(second, [*base, _as_seed(call, gy), *given], phase)
+
+
+def _as_seed(call: Call, gy: jax.Array) -> jax.Array:
+    """Return a cotangent of y in the type that the kernels read."""
+    return gy.astype(call.half) if call.half else gy
+
+
+def _as_inputs(
+    call: Call, base: Sequence[jax.Array], some: Sequence[MaybeArray]
+) -> Sequence[MaybeArray]:
+    """Return tangents or cotangents of the inputs, None for zero, in the types of these."""
+    if not call.half:
+        return some
+    pairs = zip(some, base[call.leading :], strict=True)
+    return [None if a is None else a.astype(x.dtype) for a, x in pairs]
+
+
+def _of_undefined(arguments: Sequence[Linear], found: Sequence[jax.Array]) -> list[MaybeArray]:
+    """Return the gradients by the undefined ones of some arguments, in their types."""
+    left = iter(found)
+    return [
+        next(left).astype(a.aval.dtype) if isinstance(a, ad.UndefinedPrimal) else None
+        for a in arguments
+    ]
 
 
 def _sum(parts: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
@@ -155,10 +184,8 @@ def _tangent_transpose(
     (ct,) = cts
     if isinstance(ct, ad.Zero):
         return [None] * len(arrays)
-    needed = _undefined(names, ts)
-    gradients = bind_gradient(call, _defined(base), ct, needed)
-    found = dict(zip(needed, gradients, strict=True))
-    return [*[None] * len(base), *(found.get(name) for name in names)]
+    found = bind_gradient(call, _defined(base), ct, _undefined(names, ts))
+    return [*[None] * len(base), *_of_undefined(ts, found)]
 
 
 def _gradient_jvp(
@@ -178,11 +205,12 @@ def _gradient_jvp(
 def _gradient_transpose(
     cts: Sequence[Symbolic], *arrays: Linear, call: Call
 ) -> Sequence[MaybeArray]:
-    base, _ = _split(call, arrays)
+    base, gy = _split(call, arrays)
     none: list[MaybeArray] = [None] * len(base)
     if all(isinstance(c, ad.Zero) for c in cts):
         return [*none, None]
-    return [*none, bind_tangent(call, _defined(base), _for_inputs(call, cts))]
+    found = bind_tangent(call, _defined(base), _for_inputs(call, cts))
+    return [*none, *_of_undefined(gy, [found])]
 
 
 def _second_jvp(
@@ -208,15 +236,14 @@ def _second_transpose(cts: Sequence[Symbolic], *arrays: Linear, call: Call) -> S
         return [*none, *[None] * (1 + len(hs))]
     along = _for_inputs(call, cts)
     if isinstance(gy, ad.UndefinedPrimal):
-        mask, ss = _mask(call, along)
+        mask, ss = _mask(call, _as_inputs(call, _defined(base), along))
         present = (*call.present[: _count(call)], *call.present[_count(call) + 1 :], *mask)
         phase = replace(call, phase="jvp", present=present, wanted=())
-        (by_gy,) = bind(second_tangent, [*_defined(base), *_defined(hs), *ss], phase)
-        return [*none, by_gy, *[None] * len(hs)]
-    names = _linear_names(call, _count(call) + 1)
-    needed = _undefined(names, hs)
-    found = dict(zip(needed, bind_second(call, _defined(base), gy, along, needed), strict=True))
-    return [*none, None, *(found.get(n) for n in names)]
+        found = bind(second_tangent, [*_defined(base), *_defined(hs), *ss], phase)
+        return [*none, *_of_undefined([gy], found), *[None] * len(hs)]
+    needed = _undefined(_linear_names(call, _count(call) + 1), hs)
+    found = bind_second(call, _defined(base), gy, along, needed)
+    return [*none, None, *_of_undefined(hs, found)]
 
 
 def _second_tangent_jvp(
@@ -252,11 +279,9 @@ def _second_tangent_transpose(
     sides = [(n, both[:count]), (2 * n, both[count:])]
     is_first = any(isinstance(a, ad.UndefinedPrimal) for a in both[:count])
     (first, unknown), (start, known) = sides if is_first else sides[::-1]
-    names = _linear_names(call, first)
-    needed = _undefined(names, unknown)
+    needed = _undefined(_linear_names(call, first), unknown)
     along = _by_input(call, start, _defined(known))
-    found = dict(zip(needed, bind_second(call, _defined(base), ct, along, needed), strict=True))
-    ours: list[MaybeArray] = [found.get(m) for m in names]
+    ours = _of_undefined(unknown, bind_second(call, _defined(base), ct, along, needed))
     others: list[MaybeArray] = [None] * len(known)
     return [*[None] * len(base), *(ours + others if is_first else others + ours)]
 

@@ -39,7 +39,9 @@ static Plan *retired; /* plans removed from `plans` that may be in use; guarded 
 /* Guards `plans`, which change only with the GIL held. No holder waits for the GIL. */
 static pthread_rwlock_t plans_lock = PTHREAD_RWLOCK_INITIALIZER;
 
-static Py_ssize_t item_size(int dtype) { return dtype == S32 || dtype == F32 ? 4 : 8; }
+static Py_ssize_t item_size(int dtype) {
+  return dtype == BF16 ? 2 : dtype == S32 || dtype == F32 ? 4 : 8;
+}
 
 static PyObject *views(const List *list, int flags) {
   static char nothing;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 enum { METADATA = 1, INTERNAL = 13, RESOURCE_EXHAUSTED = 8, CANCELLED = 1, EXECUTE = 3 };
-enum { S32 = 4, S64 = 5, F32 = 11, F64 = 12 };
+enum { S32 = 4, S64 = 5, F32 = 11, F64 = 12, BF16 = 16 };
 
 typedef struct Extension {
   size_t size;
