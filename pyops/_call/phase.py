@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import _kernels
-from .._schema import HALVES, Procedure, Shape, Signature, procedures
+from .._schema import HALVES, Procedure, Shape, Signature, half_arrays, procedures
 from ..graph import Graph
 from .arguments import by_position
 from .arrays import buffers_for, check_outputs, hand_over, plain
@@ -391,8 +391,8 @@ class Phase:
 
     @functools.cached_property
     def rows(self) -> frozenset[str]:
-        """Names of the arrays that kernels read in half precision, too."""
-        return frozenset(a.name for a in self.interface.arguments if a.half)
+        """Names of the arrays that kernels read in half precision, too, or do not read."""
+        return half_arrays(self.signature)
 
     def reads_halves(self, count: int) -> list[bool]:
         """Return for each of so many arrays of a call whether it is among `rows`."""

@@ -81,6 +81,12 @@ class Procedure:
         return self.names[:-1]
 
 
+def half_arrays(signature: Signature) -> frozenset[str]:
+    """Return the names of the arrays that kernels read in half precision, too."""
+    names = [tag + name for name in signature.half for tag in ("", "h")]
+    return frozenset([*names, *("g" + y for y in signature.results if names)])
+
+
 @functools.cache
 def procedures(signature: Signature) -> dict[str, Procedure]:
     """Return the procedures of an operator by phase.
@@ -89,8 +95,7 @@ def procedures(signature: Signature) -> dict[str, Procedure]:
     with the weights as its result, by_sample is backward without the sum over the samples.
     """
     found = {}
-    half = {tag + name for name in signature.half for tag in ("", "h")}
-    half |= {"g" + y for y in signature.results if half}
+    half = half_arrays(signature)
     for phase in "forward", "attention", "backward", "by_sample", "double_backward":
         exists = {"attention": signature.attention, "by_sample": signature.by_sample}
         if not exists.get(phase, True):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 @functools.partial(
     Operator,
+    half=("h",),
     linear=True,
     reads={
         "forward": "in id",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         "no x_dst": {"dst_width": "0"},
         "no edge": {"edge_width": "0"},
     },
+    half=("x_src", "x_dst", "edge"),
     linear=True,
     reads={
         "forward": "in in_order",

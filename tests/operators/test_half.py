@@ -164,6 +164,12 @@ def rows_problem(name, width, kind):
             "attention": draw(heads * width) / width,
             "edge_features": draw((3000, heads * width)),
         },
+        "edge_update": {
+            "x_src": draw((300, width)),
+            "x_dst": draw((40, width)),
+            "edge": draw((3000, width)),
+        },
+        "edge_to_edge": {"h": draw((3000, width))},
         "transformer_conv": {
             "query": draw((40, heads * width)),
             "key": draw((300, heads * width)),
@@ -187,6 +193,8 @@ def test_rows_are_read_as_they_are(name, width, kind, monkeypatch):
         options = [{"heads": 3, "concat": c} for c in (True, False)]
     if name == "aggregate":
         options = [{"reduce": r} for r in op.signature.options["reduce"].choices]
+    if name == "edge_update":
+        options = [{"mode": m} for m in op.signature.options["mode"].choices]
     kinds = [a.dtype for a in arrays.values()]
     convert = half.widened
     for option in options:
