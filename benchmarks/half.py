@@ -10,14 +10,25 @@ import pyops
 from benchmarks.limits import placed
 from benchmarks.rows import shortest
 
-SIZES = (100_000, 32, 256), (400_000, 8, 64), (2_000, 16, 64)
-"""Nodes, edges into each, columns."""
+NODES = (100_000, 32, 256), (400_000, 8, 64), (2_000, 16, 64)
+EDGES = (100_000, 16, 64), (2_000, 16, 64)
+"""Nodes, edges into each, columns: of operators on features of nodes, and of edges."""
 OPERATORS = {
-    "aggregate sum": (pyops.aggregate, {"reduce": "sum"}),
-    "aggregate max": (pyops.aggregate, {"reduce": "max"}),
-    "gat": (pyops.gat, {"heads": 4}),
+    "aggregate sum": (pyops.aggregate, {"reduce": "sum"}, "x", NODES),
+    "aggregate max": (pyops.aggregate, {"reduce": "max"}, "x", NODES),
+    "gat": (pyops.gat, {"heads": 4}, "xxw", NODES),
+    "edge_update": (pyops.edge_update, {}, "xxe", EDGES),
+    "edge_update sum": (pyops.edge_update, {"mode": "sum"}, "xxe", EDGES),
+    "edge_to_edge": (pyops.edge_to_edge, {}, "e", EDGES),
+    "relu": (pyops.relu, {}, "e", EDGES),
+    "silu": (pyops.silu, {}, "e", EDGES),
+    "multiply": (pyops.multiply, {}, "ee", EDGES),
+    "sum, last axis": (pyops.sum, {"axis": 1}, "e", EDGES),
+    "mean, first axis": (pyops.mean, {"axis": 0}, "e", EDGES),
+    "max, last axis": (pyops.max, {"axis": 1}, "e", EDGES),
+    "softmax": (pyops.softmax, {}, "e", EDGES),
 }
-"""Operator and options, by name."""
+"""Operator, options, inputs (features of nodes x and of edges e, weights w) and sizes, by name."""
 HEAD = [
     *("operator", "nodes", "edges", "columns", "phase", "threads"),
     *("float32", "bfloat16", "float16"),
@@ -53,32 +64,42 @@ def types() -> list[type]:
     return [np.float32, bfloat16, np.float16]
 
 
-def calls(name: str, graph: pyops.Graph, x: np.ndarray) -> dict[str, Callable[[], object]]:
+def calls(
+    name: str, graph: pyops.Graph, arrays: dict[str, np.ndarray]
+) -> dict[str, Callable[[], object]]:
     """Return a call forward, and one forward and backward."""
-    op, options = OPERATORS[name]
-    weights = np.random.default_rng(1).standard_normal(2 * x.shape[1], dtype=np.float32)
-    inputs = (x, x, weights) if op is pyops.gat else (x,)
-    forward = partial(op, graph, *inputs, **options)
+    op, options, taken, _ = OPERATORS[name]
+    given = [graph] * op.signature.has_graph + [arrays[n] for n in taken]
+    forward = partial(op, *given, **options)
+    gy = placed(forward())
 
     def both() -> None:
         forward()
-        op.backward(graph, *inputs, gy=x, **options)
+        op.backward(*given, gy=gy, **options)
 
     return {"forward": forward, "and backward": both}
+
+
+def in_type(drawn: dict[str, np.ndarray], kind: type) -> dict[str, np.ndarray]:
+    """Return arrays that begin with a cache line, all but weights in a type."""
+    return {n: placed(a if n == "w" else a.astype(kind)) for n, a in drawn.items()}
 
 
 def measure(counts: list[int], rounds: int) -> Iterator[Line]:
     rng = np.random.default_rng(0)
     before = pyops.get_num_threads()
     try:
-        for sizes in SIZES:
+        for sizes in dict.fromkeys((*NODES, *EDGES)):
             nodes, degree, columns = sizes
             src = rng.integers(nodes, size=nodes * degree)
             graph = pyops.Graph(src, np.repeat(np.arange(nodes), degree), nodes, nodes)
-            x = rng.standard_normal((nodes, columns), dtype=np.float32)
+            shapes = {"x": (nodes, columns), "w": (2 * columns,)}
+            if sizes in EDGES:
+                shapes["e"] = src.size, columns
+            drawn = {n: rng.standard_normal(s, dtype=np.float32) for n, s in shapes.items()}
             repeats = max(1, 2_000_000 // src.size)
-            for name in OPERATORS:
-                each = [calls(name, graph, placed(x.astype(kind))) for kind in types()]
+            for name in (n for n, (*_, some) in OPERATORS.items() if sizes in some):
+                each = [calls(name, graph, in_type(drawn, kind)) for kind in types()]
                 for count in counts:
                     pyops.set_num_threads(count)
                     for phase in each[0]:

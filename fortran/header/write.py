@@ -18,10 +18,10 @@ INTRODUCTION = """
 pyops {version}: differentiable graph and neural-operator kernels.
 
 Link with -lpyops; pkg-config and CMake know it as pyops. Every procedure comes for float (_r4) and
-double (_r8). Some read features and cotangents of half precision, too: int16_t holds the bits of
-bfloat16 (_bf16), all else is float. Arrays are contiguous in C
-order, [rows][columns] with the columns side by side; an array that is optional, not wanted, not
-given or without elements may be NULL. One that is written may share no memory with any other.
+double (_r8). Some read features and cotangents of half precision, too, and elementwise ones store
+results in it: int16_t holds the bits of bfloat16 (_bf16), all else is float. Arrays are contiguous
+in C order, [rows][columns] with the columns side by side; an array that is optional, not wanted,
+not given or without elements may be NULL. One that is written may share no memory with any other.
 Nothing here checks shapes or indices but pyops_pack_edges and the procedures pyops_model_*.
 
 A backward procedure writes the gradients of <gy, y>. A double_backward procedure writes the

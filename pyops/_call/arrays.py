@@ -12,7 +12,7 @@ from .memory import new_array
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from .types import Array, Dtype
+    from .types import Array, Stored
 
 VARIANTS = {"f": "r4", "d": "r8"}
 NOT_NUMBERS = bool, np.bool_, np.timedelta64
@@ -131,7 +131,7 @@ def check_outputs(
     caller: str,
     labels: Mapping[str, str],
     shapes: Sequence[tuple[int, ...] | None],
-    dtype: Dtype,
+    dtype: Stored,
     out: Sequence[object] | None,
     accumulate: bool,
     check: Callable[..., object] = check_output,
@@ -166,7 +166,7 @@ def check_outputs(
 def buffers_for(
     out: Sequence[Array | None],
     shapes: Sequence[tuple[int, ...] | None],
-    dtype: Dtype,
+    dtype: Stored,
     inputs: Sequence[Array],
     accumulate: bool,
 ) -> list[Array | None]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .arrays import VARIANTS, plain
+from .plan import HALF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +65,7 @@ def readable(array: object) -> object:
     if type(array) is np.memmap:
         array = array.view(np.ndarray)
     fine = array.flags.aligned and array.dtype.isnative
-    if fine or type(array) is not np.ndarray or array.dtype.char not in VARIANTS:
+    if fine or type(array) is not np.ndarray or array.dtype.char not in (*VARIANTS, HALF.char):
         return array
     return plain(array)
 

@@ -1,4 +1,7 @@
-"""Elementwise operators with broadcasting, generated from the table of functions."""
+"""Elementwise operators with broadcasting, generated from the table of functions.
+
+Phases here and those of reductions and selections plan their calls alike, so this is one module.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from .broadcast import (
 )
 from .operator import Operator
 from .phase import Phase
-from .plan import Kernel, Plan, check_arrays
+from .plan import HALF, Kernel, Plan, check_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -60,15 +63,17 @@ def plan_call(
     divisor: float = 1.0,
     fill: float = 0.0,
     fixed: Mapping[str, Array] | None = None,
+    half: bool = False,
 ) -> Plan:
     """Plan a kernel call for operands and results of these shapes and strides.
 
     Both are keyed by the names of the kernel's arguments; `fixed` are further operands, of one
     element each. A result is summed (or its extreme
     taken) along the axes of the iteration space that its shape lacks. `outputs` has the shapes of
-    the results that the caller sees.
+    the results that the caller sees. If `half` is set, all arrays hold the bits of bfloat16.
     """
     arrays = ARRAYS[phase]
+    stored = HALF if half else dtype
     wanted = sum(1 << i for i, n in enumerate(n for n in arrays if n in RESULTS) if n in results)
     read: dict[str, tuple[Lengths, Strides]] = {**operands, **dict.fromkeys(fixed or {}, ((), ()))}
     given = sum(1 << i for i, name in enumerate(("hx1", "hx2")) if name in read)
@@ -91,22 +96,21 @@ def plan_call(
         "constant": constant,
         "divisor": divisor,
         "layout": layout.table.T,
-        "nothing": np.zeros(1, dtype),
+        "nothing": np.zeros(1, stored),
         **(fixed or {}),
     }
-    kernel = variants[VARIANTS[dtype.char]]
     names = [*constants, "threads", "accumulate", *operands, *results]
     slots = [name if name in names else "nothing" for name in INTERFACES[phase].parameters]
     return Plan(
-        kernel,
-        dtype,
+        variants[VARIANTS[dtype.char]],
+        stored,
         tuple(constants.values()),
         (),
         (),
         tuple(outputs),
         itemgetter(*map(names.index, slots)),
         tuple(names),
-        fill if layout.parts == 0 else None,
+        (bits(fill) if half else fill) if layout.parts == 0 else None,
     )
 
 
@@ -120,6 +124,11 @@ def _reads(function: Function, phase: str, given: int, wanted: int) -> set[str]:
         if wanted >> bit & 1:
             names.update(function.variables(_functions.FORMS[form - 1](function)))
     return {READ_AS[name] for name in names}
+
+
+def bits(number: float) -> int:
+    """Return the bits of a number that bfloat16 has, without sign."""
+    return int(np.float32(number).view(np.int32)) >> 16
 
 
 def kernel_name(name: str) -> str:
@@ -139,9 +148,16 @@ class BroadcastPhase(Phase):
     view = staticmethod(flat)
     to_readable = staticmethod(readable)
 
-    def __init__(self, operator: Operator, name: str) -> None:
-        super().__init__(operator.signature, operator.name, name, DECLARATION)
-        self.function = operator.name
+    def __init__(self, operator: Operator, name: str, half: str = "") -> None:
+        super().__init__(operator.signature, operator.name, name, DECLARATION, half=half)
+        self.operator, self.function = operator, operator.name
+
+    def _with(self, half: str) -> Phase:
+        return type(self)(self.operator, self.name, half)
+
+    @functools.cached_property
+    def rows(self) -> frozenset[str]:
+        return frozenset(slot.name for slot in self.slots)
 
     def _interface(self) -> Procedure:
         return INTERFACES[self.kernel]
@@ -248,6 +264,7 @@ class ElementwisePhase(BroadcastPhase):
             outputs,
             constant=constant,
             fixed=fixed,
+            half=bool(self.half),
         )
 
     def _kernel_names(self) -> tuple[Sequence[str], Sequence[str]]:

@@ -125,7 +125,9 @@ def round_bits(array: Array, half: str) -> Array:
 
 
 def rounded(array: Any, kind: Any) -> Any:
-    """Return float32 in a type that may be one of half precision."""
+    """Return float32 in a type that may be one of half precision, and what has it as it is."""
+    if array.dtype == kind:
+        return array
     if type(array) is not np.ndarray or getattr(kind, "name", None) not in TYPES:
         return array.astype(kind, copy=False)
     return round_bits(array, TYPES[kind.name]).view(kind)
@@ -159,13 +161,18 @@ def run(
     rows = phase.reads_halves(len(arrays))
     device = all(a is None or on_device(a) for a in arrays)
     one_place = device or all(a is None or isinstance(a, np.ndarray) for a in arrays)
-    half = kernels(arrays, rows, result, device) if one_place else ""
+    # Kernels that round themselves are those of the host; sums are rounded once.
+    adds = phase.rounds and (device or accumulate is not False)
+    half = kernels(arrays, rows, result, device) if one_place and not adds else ""
     if half:
         phase = phase.reading(half)
     else:
         rows = [False] * len(arrays)
     wide = [_bits(a) if row else widened(a) for a, row in zip(arrays, rows, strict=True)]
     found = phase.run([*given[:first], *wide], dict(options), wanted)
+    if half and phase.rounds:
+        assert isinstance(result, np.dtype)
+        found = tuple([None if f is None else f.view(result) for f in found])
     return rounded_outputs(phase, kinds, found, out, accumulate)
 
 

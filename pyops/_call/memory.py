@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 import numpy as np
 
 if TYPE_CHECKING:
-    from .types import Array, Dtype
+    from .types import Array, Stored
 
 PAGE = 2**21
 """Bytes of a huge page."""
@@ -35,7 +35,7 @@ class Pages:
     most = 32
     """Number of huge pages kept: 64 MB, the upper limit that the C library uses itself."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: Dtype | np.dtype[np.int16]):
+    def __init__(self, shape: tuple[int, ...], dtype: Stored):
         size = math.prod(shape) * dtype.itemsize
         count = -(-size // PAGE)
         count, self.memory = self._reused(count) or (count, self._new(size, count))
@@ -78,7 +78,7 @@ def _address(memory: mmap.mmap) -> int:
     return np.frombuffer(memory, np.uint8, 1).ctypes.data
 
 
-def new_array(shape: tuple[int, ...], dtype: Dtype | np.dtype[np.int16]) -> Array:
+def new_array(shape: tuple[int, ...], dtype: Stored) -> Array:
     """Allocate as numpy.empty; results of at least one huge page use `Pages` where available."""
     if math.prod(shape) * dtype.itemsize >= PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
         try:

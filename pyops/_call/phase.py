@@ -137,12 +137,15 @@ class Phase:
         """Return this phase with kernels that read the arrays `rows` as 16-bit integers.
 
         These are the bits of numbers of half precision; `half` names their kind. All other arrays,
-        and the results, are float32.
+        and the results unless the kernels round, are float32.
         """
         found = self._reading.get(half)
         if found is None:
-            found = self._reading[half] = Phase(*self._made, half)
+            found = self._reading[half] = self._with(half)
         return found
+
+    def _with(self, half: str) -> Phase:
+        return Phase(*self._made, half)
 
     def _compiled(self) -> dict[str, Kernel]:
         return compiled(self.declaration, self.kernel, self.half)
@@ -393,6 +396,11 @@ class Phase:
     def rows(self) -> frozenset[str]:
         """Names of the arrays that kernels read in half precision, too, or do not read."""
         return half_arrays(self.signature)
+
+    @functools.cached_property
+    def rounds(self) -> bool:
+        """Whether kernels that read half precision store results in it."""
+        return any(a.half and a.intent == "inout" for a in self.interface.arguments)
 
     def reads_halves(self, count: int) -> list[bool]:
         """Return for each of so many arrays of a call whether it is among `rows`."""

@@ -27,7 +27,7 @@ from .arrays import VARIANTS, check_array, check_number, check_size
 
 if TYPE_CHECKING:
     from ..graph import Graph
-    from .types import Array, Dtype, Options, Shaped
+    from .types import Array, Dtype, Options, Shaped, Stored
 
 Kernel = Callable[..., int]
 HALF = np.dtype(np.int16)
@@ -57,7 +57,7 @@ class Plan:
     """Plan to call one compiled variant with arrays of certain shapes."""
 
     kernel: Kernel
-    dtype: Dtype
+    dtype: Stored
     constants: tuple[object, ...]
     """Sizes, choices, bit masks, and placeholders for arrays not given or not requested."""
     indices: tuple[str, ...]
@@ -79,7 +79,7 @@ class Plan:
     """Length of each option that is row numbers, None if not used."""
     read: tuple[str, ...] = ()
     """Index arrays, with "" for those that the kernel does not read."""
-    zero_dtype: Dtype | np.dtype[np.int16] | None = None
+    zero_dtype: Stored | None = None
     """Type of the zero cotangents."""
 
     @functools.cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -158,16 +159,21 @@ class ReductionPhase(BroadcastPhase):
             constant=float(axes.terms),
             divisor=axes.terms if mean else 1.0,
             fill=math.nan if mean and self.name == "forward" else 0.0,
+            half=bool(self.half),
         )
 
 
 class ExtremePhase(ReductionPhase):
     """Phase of max or min; all elements equal to the extreme share its gradient equally."""
 
-    def __init__(self, operator: Operator, name: str) -> None:
-        super().__init__(operator, name)
+    def __init__(self, operator: Operator, name: str, half: str = "") -> None:
+        super().__init__(operator, name, half)
         if name != "forward":
             self.kernel = f"extreme_{self.kernel}"  # a sequence of other kernels
+
+    @functools.cached_property
+    def rows(self) -> frozenset[str]:
+        return super().rows if self.name == "forward" else frozenset()
 
     def _make_plan(
         self, given: Sequence[object], options: Options, wanted: Collection[str] | None
@@ -177,7 +183,7 @@ class ExtremePhase(ReductionPhase):
         if axes.terms == 0:
             raise ValueError(f"{self.caller}: x: expected elements along axis, got shape {x.shape}")
         plan = plan_call(
-            compiled(DECLARATION, "forward"),
+            compiled(DECLARATION, "forward", self.half),
             "forward",
             "positive",
             x.shape,
@@ -186,6 +192,7 @@ class ExtremePhase(ReductionPhase):
             dtype,
             outputs,
             operation=self.function,
+            half=bool(self.half),
         )
         if self.name == "forward":
             return plan

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from .elementwise import DECLARATION, INTERFACES, ElementwisePhase
-from .half import is_half, nearest
+from .half import is_half, nearest, round_bits
 from .operator import Operator
 from .phase import compiled
 
@@ -38,12 +38,12 @@ class SelectionPhase(ElementwisePhase):
     results: ClassVar[dict[str, Names]]
     """Names in the kernel of the outputs; those that are 0 have others that begin with "zero"."""
 
-    def __init__(self, op: Operator, name: str) -> None:
-        super().__init__(op, name)
+    def __init__(self, op: Operator, name: str, half: str = "") -> None:
+        super().__init__(op, name, half)
         self.kernel, self.function = KERNEL, self.row
 
     def _compiled(self) -> dict[str, Kernel]:
-        return compiled(DECLARATION, KERNEL)
+        return compiled(DECLARATION, KERNEL, self.half)
 
     def _interface(self) -> Procedure:
         return INTERFACES[KERNEL]
@@ -77,7 +77,7 @@ class WherePhase(SelectionPhase):
         out: Sequence[Array | None] | None = None,
         accumulate: bool = False,
     ) -> tuple[Array | None, ...]:
-        if len(given) > 1:
+        if len(given) > 1 and not self.half:
             given = [as_numbers(given[0], given[1]), *given[1:]]
         return super().run(given, options, wanted, out, accumulate)
 
@@ -138,6 +138,8 @@ class ClipPhase(SelectionPhase):
     ) -> tuple[float, dict[str, Array]]:
         with np.errstate(over="ignore"):  # a bound beyond all numbers of the type
             bounds = [np.full(1, number, dtype) for number in options.values()]
+        if self.half:
+            bounds = [round_bits(bound, self.half) for bound in bounds]
         return 0.0, dict(zip(("hx1", "hx2"), bounds, strict=True))
 
 

@@ -12,7 +12,7 @@ from .arrays import VARIANTS
 from .elementwise import DECLARATION, INTERFACES, BroadcastPhase
 from .operator import Operator
 from .phase import compiled
-from .plan import Plan, check_arrays
+from .plan import HALF, Plan, check_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -30,13 +30,13 @@ READS = {"gx": {"gy"}, "dx": {"gy", "hx"}, "dgy": {"hx"}}
 class SoftmaxPhase(BroadcastPhase):
     """Phase of softmax or of its logarithm, for arrays [outer, length, inner]."""
 
-    def __init__(self, operator: Operator, name: str) -> None:
+    def __init__(self, operator: Operator, name: str, half: str = "") -> None:
         self._procedure = "softmax_forward" if name == "forward" else "softmax_vjps"
-        super().__init__(operator, name)
+        super().__init__(operator, name, half)
         self.kernel = self._procedure
 
     def _compiled(self) -> dict[str, Kernel]:
-        return compiled(DECLARATION, self._procedure)
+        return compiled(DECLARATION, self._procedure, self.half)
 
     def _interface(self) -> Procedure:
         return INTERFACES[self._procedure]
@@ -84,11 +84,12 @@ class SoftmaxPhase(BroadcastPhase):
         self._expect(arrays, {"x": shape, "gy": shape})
         made = [name for name in self.outputs if name in requested]
         zero = {name for name in made if not READS.get(name, set()) <= held.keys()}
+        stored = HALF if self.half else dtype
         constants: dict[str, object] = {
             **dict(zip(("outer", "length", "inner"), sizes, strict=True)),
             "logarithm": int(self.function == "log_softmax"),
             "wanted": sum(1 << i for i, n in enumerate(READS) if n in made and n not in zero),
-            "nothing": np.zeros(1, dtype),
+            "nothing": np.zeros(1, stored),
         }
         if self.name == "forward":
             constants["wanted"] = 1
@@ -97,7 +98,7 @@ class SoftmaxPhase(BroadcastPhase):
         slots = [name if name in names else "nothing" for name in self.interface.parameters]
         return Plan(
             self._variants[VARIANTS[dtype.char]],
-            dtype,
+            stored,
             tuple(constants.values()),
             (),
             (),

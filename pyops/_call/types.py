@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[np.floating]
 Dtype: TypeAlias = np.dtype[np.floating]
+Stored: TypeAlias = Dtype | np.dtype[np.int16]
+"""Type of an array that a kernel takes; integers are the bits of half precision."""
 Options: TypeAlias = dict[str, object]
 """Options, and inputs by name, as they are given."""
 Values: TypeAlias = dict[str, Any]

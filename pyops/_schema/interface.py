@@ -126,8 +126,8 @@ def elementwise() -> dict[str, Procedure]:
             *_values("int32", ("present", "wanted", *given)),
             *_values("float64", ("constant", "divisor")),
             Argument("layout", "int64", "in", ("axes", "*")),
-            *(Argument(n, "real", "in", ("*",)) for n in (*operands, *cotangents, *tangents)),
-            *(Argument(n, "real", "inout", ("*",)) for n in outputs),
+            *_any_shape("in", (*operands, *cotangents, *tangents)),
+            *_any_shape("inout", outputs),
             Argument("status", "int32", "out"),
         ]
         found[phase] = Procedure("elementwise", phase, tuple(arguments))
@@ -142,8 +142,8 @@ def _softmax() -> dict[str, Procedure]:
         arguments = [
             *_values("int64", ("outer", "length", "inner")),
             *_values("int32", ("logarithm", "threads", "accumulate", "wanted")),
-            *(Argument(n, "real", "in", ("*",)) for n in operands),
-            *(Argument(n, "real", "inout", ("*",)) for n in results),
+            *_any_shape("in", operands),
+            *_any_shape("inout", results),
             Argument("status", "int32", "out"),
         ]
         name = f"softmax_{phase}"
@@ -178,6 +178,10 @@ def interfaces(name: str, declarations: Path) -> dict[str, Procedure]:
     if name in tables:
         return tables[name]()
     return procedures(Signature.read(declarations / f"{name}.py"))
+
+
+def _any_shape(intent: str, names: Iterable[str]) -> Iterator[Argument]:
+    return (Argument(name, "real", intent, ("*",), half=True) for name in names)
 
 
 def _values(type_: str, names: Iterable[str]) -> Iterator[Argument]:

@@ -110,9 +110,7 @@ class Call(PhaseCall):
         half: str = "",
     ) -> tuple[Tensor, ...]:
         """Run a phase on arrays and return the requested results."""
-        given: list[object] = [*arrays]
-        if self.graph is not None:
-            given.insert(0, self.graph)
+        given: list[object] = [*arrays] if self.graph is None else [self.graph, *arrays]
         options: dict[str, object] = self.host_options
         if phase != "forward":
             results = self.op.run(phase, given, options, wanted, self.saved, half=half)
@@ -177,7 +175,9 @@ def widened(tensor: Tensor) -> Tensor:
 
 
 def rounded(tensor: Tensor, kind: torch.dtype) -> Tensor:
-    """Return a result in float32 as a tensor of a type that may be one of half precision."""
+    """Return a result, float32 or bits, as a tensor of a type that may be one of half precision."""
+    if tensor.dtype == torch.int16:
+        return tensor.view(kind)
     if kind not in HALVES or not tensor.is_cpu or tensor.numel() < _FEW:
         return tensor.to(kind)
     half = TYPES[str(kind).removeprefix("torch.")]
