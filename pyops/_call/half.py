@@ -158,11 +158,10 @@ def run(
     first = int(phase.signature.has_graph)
     arrays = given[first:]
     kinds, result = output_types(phase, arrays)
-    rows = phase.reads_halves(len(arrays))
     device = all(a is None or on_device(a) for a in arrays)
     one_place = device or all(a is None or isinstance(a, np.ndarray) for a in arrays)
-    # Kernels that round themselves are those of the host; sums are rounded once.
-    adds = phase.rounds and (device or accumulate is not False)
+    rows = phase.reads_halves(len(arrays), device)
+    adds = phase.rounds and accumulate is not False  # sums are rounded once
     half = kernels(arrays, rows, result, device) if one_place and not adds else ""
     if half:
         phase = phase.reading(half)

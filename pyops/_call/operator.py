@@ -133,11 +133,11 @@ class Operator:
             which = which.reading(half)
         return which.run((*given, *kept), options, wanted)
 
-    def reads_halves(self, phase: str, count: int) -> list[bool]:
+    def reads_halves(self, phase: str, count: int, device: bool = False) -> list[bool]:
         """Return for each of so many arrays of a phase whether kernels read half precision."""
         found = self._attention if phase == "attention" else self._phases[phase]
         assert found is not None
-        return found.reads_halves(count)
+        return found.reads_halves(count, device)
 
     def pop_attention(self, options: Options) -> bool:
         """Remove and return the ``return_attention`` option of operators that have it."""

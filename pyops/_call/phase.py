@@ -402,8 +402,13 @@ class Phase:
         """Whether kernels that read half precision store results in it."""
         return any(a.half and a.intent == "inout" for a in self.interface.arguments)
 
-    def reads_halves(self, count: int) -> list[bool]:
-        """Return for each of so many arrays of a call whether it is among `rows`."""
+    def reads_halves(self, count: int, device: bool = False) -> list[bool]:
+        """Return for each of so many arrays of a call whether it is among `rows`.
+
+        Kernels of devices do not round; those that do on the host read float32 there.
+        """
+        if device and self.rounds:
+            return [False] * count
         kept = [False] * self.takes_kept
         inputs = (count - len(kept) - self.seeds) // self.groups
         taken = [s for s in self.slots if s.role == "input"][:inputs]

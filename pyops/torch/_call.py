@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .._call.half import TYPES, kernels, result_type, round_bits
-from ._host import in_memory, on_host, without_subclass
+from ._host import as_bits, in_memory, on_host, without_subclass
 from ._host import is_tracing as is_tracing
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ class Call(PhaseCall):
         else:
             named = zip([*self.names, "gy"], [*kinds, result], strict=True)
             types = [kind or result for name, kind in named if name in wanted]
-        rows = self.op.reads_halves(phase, len(tensors))
         on_host, *others = {t.is_cpu for t in tensors if t is not None}
+        rows = self.op.reads_halves(phase, len(tensors), not on_host)
         half = "" if others else kernels(tensors, rows, result, not on_host)
         pairs = zip(tensors, rows if half else [False] * len(tensors), strict=True)
         given = [None if t is None else as_bits(t) if row else widened(t) for t, row in pairs]
@@ -239,16 +239,6 @@ def memory(tensor: Tensor) -> Array:
     """Return the memory of a tensor as an array."""
     array: Array = in_memory(tensor).numpy()
     return array
-
-
-def as_bits(tensor: Tensor) -> Tensor:
-    """Return a tensor of half precision as 16-bit integers in the same memory."""
-    return in_memory(tensor).view(torch.int16)
-
-
-def bits(tensor: Tensor) -> Array:
-    """Return the memory of a tensor of half precision as 16-bit integers."""
-    return memory(as_bits(tensor))
 
 
 def by_name(

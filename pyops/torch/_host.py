@@ -65,6 +65,11 @@ def in_memory(tensor: Tensor) -> Tensor:
     return tensor.resolve_neg() if tensor.is_neg() else tensor
 
 
+def as_bits(tensor: Tensor) -> Tensor:
+    """Return a tensor of half precision as 16-bit integers in the same memory."""
+    return in_memory(tensor).view(torch.int16)
+
+
 def plain(tensor: Tensor) -> Tensor:
     """Unwrap a tensor from the gradient-tracking wrappers of torch.func."""
     while torch._C._functorch.is_gradtrackingtensor(tensor):

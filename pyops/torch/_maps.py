@@ -12,8 +12,8 @@ from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 from ..distributed._communicator import by_name
 from ..distributed._half_rows import copied
-from ._call import HALVES, MaybeTensor, PhaseCall, bits, memory
-from ._host import is_tracing
+from ._call import HALVES, MaybeTensor, PhaseCall, memory
+from ._host import as_bits, is_tracing
 from ._library import LIBRARY
 from ._phase import Arguments, BatchInfo, Phase, tracks_derivatives
 from ._transfers import Messages, Replicas
@@ -40,7 +40,7 @@ DERIVED = "backward of ", "tangent of "
 def _array(tensor: Tensor, copies: bool) -> Array:
     """Return the memory of a tensor; one of half precision is copied as bits, added in float32."""
     if tensor.dtype in HALVES:
-        return bits(tensor) if copies else memory(tensor.float())
+        return memory(as_bits(tensor)) if copies else memory(tensor.float())
     return memory(tensor)
 
 

@@ -243,7 +243,7 @@ extern "C" __global__ void take_rows(whole entries, const int* nodes, const whol
 // lose precision.
 extern "C" __global__ void pass_on(whole rows, const whole* offsets, const whole* places,
                                    const int* ends, whole from_rows, const whole* from_offsets,
-                                   const whole* from_edges, const whole* reverse, const real* h,
+                                   const whole* from_edges, const whole* reverse, const feature* h,
                                    const real* into, whole width, whole accumulate, real* out) {
   constexpr whole few = 4;
   const Chunk chunk;

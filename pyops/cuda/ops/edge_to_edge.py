@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
 from .._arguments import Written
-from .._array import DeviceArray, required
+from .._array import DeviceArray, real_type, required
 from .._neighbours import THREADS, Rows, grid_of, lanes_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def _sum(
     accumulate: bool,
 ) -> None:  # fmt: skip
     """Sum h over rows, and from these sums compute y of the edges that end there."""
-    sums = rt.empty((rows.count, a.width), h.dtype)
+    sums = rt.empty((rows.count, a.width), real_type(h.dtype))
     neighbours.add_table(rt, rows, h, sums, False)
     args = (
         a.num_edges, a.id_offsets, a.id_entries, ends, rows.count, rows.offsets, rows.edges,

@@ -48,6 +48,7 @@ def test_half_precision(name, kind):
     example = Example(name, torch.float32)
     narrow = [t.to(kind) for t in example.tensors]
     y = example(*narrow)
+    assert y.dtype == kind
     example.tensors = [t.float() for t in narrow]
     torch.testing.assert_close(y.float().cpu(), example.on_host(), rtol=2**-7, atol=2**-9)
 
