@@ -68,6 +68,7 @@ class Call(PhaseCall):
     """A call on the memory of tensors, and the intermediates that it saves."""
 
     __slots__ = ("_fresh", "_kept", "graph", "options")
+    reads_halves = True
 
     def __init__(
         self, op: Operator, names: Sequence[str], graph: AnyGraph | None, options: Options
@@ -137,7 +138,8 @@ class Call(PhaseCall):
             types = [kind or result for name, kind in named if name in wanted]
         on_host, *others = {t.is_cpu for t in tensors if t is not None}
         rows = self.op.reads_halves(phase, len(tensors), not on_host)
-        half = "" if others else kernels(tensors, rows, result, not on_host)
+        native = self.reads_halves and not others
+        half = kernels(tensors, rows, result, not on_host) if native else ""
         pairs = zip(tensors, rows if half else [False] * len(tensors), strict=True)
         given = [None if t is None else as_bits(t) if row else widened(t) for t, row in pairs]
         if half and on_host:

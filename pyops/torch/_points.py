@@ -38,6 +38,7 @@ class PointsCall(Call):
     """A call whose points, or rows, are distributed over the ranks of a communicator."""
 
     __slots__ = ("_comm", "_same", "_sums")
+    reads_halves = False  # ranks add in float32
 
     def __init__(
         self, op: Operator, comm: Communicator, tensors: Sequence[MaybeTensor], options: Options
