@@ -90,27 +90,23 @@ class Call(PhaseCall):
         self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None = None
     ) -> tuple[Tensor, ...]:
         """Run a phase on the memory of the tensors and return the requested results."""
-        on_device = False
-        for tensor in tensors:
-            if tensor is not None:
-                if tensor.dtype in HALVES:
-                    return self._rounded(phase, tensors, wanted)
-                on_device = on_device or not tensor.is_cpu
-        if on_device:
-            from ._cuda import run
+        if any(t is not None and t.dtype in HALVES for t in tensors):
+            return self._rounded(phase, tensors, wanted)
+        return self._run(phase, tensors, wanted)
 
-            return run(self, phase, tensors, wanted)
-        arrays = [None if t is None else memory(t) for t in tensors]
-        return self._compute(phase, arrays, wanted)
-
-    def _compute(
+    def _run(
         self,
         phase: str,
-        arrays: Sequence[Array | None],
+        tensors: Sequence[MaybeTensor],
         wanted: Collection[str] | None,
         half: str = "",
     ) -> tuple[Tensor, ...]:
-        """Run a phase on arrays and return the requested results."""
+        """Run a phase where the tensors are; `half` names kernels that read rows of integers."""
+        if any(t is not None and not t.is_cpu for t in tensors):
+            from ._cuda import run
+
+            return run(self, phase, tensors, wanted, half)
+        arrays = [None if t is None else memory(t) for t in tensors]
         given: list[object] = [*arrays] if self.graph is None else [self.graph, *arrays]
         options: dict[str, object] = self.host_options
         if phase != "forward":
@@ -142,15 +138,7 @@ class Call(PhaseCall):
         half = kernels(tensors, rows, result, not on_host) if native else ""
         pairs = zip(tensors, rows if half else [False] * len(tensors), strict=True)
         given = [None if t is None else as_bits(t) if row else widened(t) for t, row in pairs]
-        if half and on_host:
-            arrays = [None if t is None else memory(t) for t in given]
-            found = self._compute(phase, arrays, wanted, half)
-        elif half:
-            from ._cuda import run
-
-            found = run(self, phase, given, wanted, half)
-        else:
-            found = self.run(phase, given, wanted)
+        found = self._run(phase, given, wanted, half)
         return tuple([rounded(f, kind) for f, kind in zip(found, types, strict=True)])
 
     def take_saved(self) -> tuple[Tensor, ...]:

@@ -14,7 +14,7 @@ import torch
 from .._call.reduction import ReductionPhase
 from ..distributed._points import is_distributed
 from ..distributed._reductions import over_rows
-from ._call import HALVES, Call, MaybeTensor, is_tracing, memory
+from ._call import Call, MaybeTensor, is_tracing, memory
 from ._phases import Value
 from ._ranks import is_tracked, replicated_by
 
@@ -60,12 +60,13 @@ class PointsCall(Call):
         """Places of the inputs that all ranks hold."""
         return [i for i, name in enumerate(self.names) if name in self._same]
 
-    def run(
-        self, phase: str, tensors: Sequence[MaybeTensor], wanted: Collection[str] | None = None
+    def _run(
+        self,
+        phase: str,
+        tensors: Sequence[MaybeTensor],
+        wanted: Collection[str] | None,
+        half: str = "",
     ) -> tuple[Tensor, ...]:
-        """Run a phase on the memory of the tensors and return the requested results."""
-        if any(t is not None and t.dtype in HALVES for t in tensors):
-            return self._rounded(phase, tensors, wanted)
         comm = self._comm
         arrays = [None if t is None else memory(t) for t in tensors]
         place = len(self.names)
