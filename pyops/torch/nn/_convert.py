@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -16,7 +17,13 @@ from .gatv2_conv import GATv2Conv
 from .gcn_conv import GCNConv
 from .gin_conv import GINConv
 from .graph_conv import GraphConv
-from .mesh_graph_net import CONVERTED, converted_block
+from .mesh_graph_net import (
+    MeshEdgeBlock,
+    MeshGraphEdgeMLPConcat,
+    MeshGraphEdgeMLPSum,
+    MeshGraphMLP,
+    MeshNodeBlock,
+)
 from .nn_conv import NNConv
 from .pna_conv import PNAConv
 from .rgcn_conv import RGCNConv
@@ -41,6 +48,9 @@ LAYERS: tuple[type[Messages], ...] = (
     PNAConv,
 )
 """Layers whose originals have the same name in `torch_geometric.nn` or the module of SchNet."""
+BLOCKS = {block.__name__: block for block in (MeshEdgeBlock, MeshNodeBlock)}
+"""Blocks whose originals in `physicsnemo` have the same name."""
+_Module = TypeVar("_Module", bound=torch.nn.Module)
 _CALLS = "forward", "edge_updater", "explain_message", *PARTS
 
 
@@ -103,7 +113,7 @@ def convert(model: torch.nn.Module) -> Conversion:
     swapped: dict[str, str] = {}
     left: dict[str, str] = {}
     kinds = _originals()
-    if type(model) in kinds or _mesh_block(model):
+    if type(model) in kinds or _block_of(model):
         raise ValueError(
             f"{caller}: model: expected a module that contains layers, got a layer: use "
             f"pyops.torch.nn.{type(model).__name__}, which loads its state_dict"
@@ -114,14 +124,12 @@ def convert(model: torch.nn.Module) -> Conversion:
         if layer is None:
             continue
         if layer not in made:
-            block = _mesh_block(layer)
-            if not block and not _passes_messages(layer):
+            if block := _block_of(layer):
+                made[layer] = _swapped_block(layer, block)
+            elif _passes_messages(layer):
+                made[layer] = _refusal(layer, kinds) or _swapped(layer, kinds[type(layer)])
+            else:
                 continue
-            made[layer] = (
-                converted_block(layer, block)
-                if block
-                else _refusal(layer, kinds) or _swapped(layer, kinds[type(layer)])
-            )
         found = made[layer]
         if isinstance(found, str):
             left[name] = found
@@ -150,12 +158,10 @@ def _passes_messages(layer: torch.nn.Module) -> bool:
     )
 
 
-def _mesh_block(layer: torch.nn.Module) -> str:
-    """Return the name of the class of a block of PhysicsNeMo, "" for others."""
+def _block_of(layer: torch.nn.Module) -> type[MeshEdgeBlock | MeshNodeBlock] | None:
+    """Return the replacement for a block of PhysicsNeMo, None for others."""
     kind = type(layer)
-    known = {block.__name__ for block in CONVERTED}
-    found = kind.__module__.startswith("physicsnemo.") and kind.__name__ in known
-    return kind.__name__ if found else ""
+    return BLOCKS.get(kind.__name__) if kind.__module__.startswith("physicsnemo.") else None
 
 
 def _places(
@@ -212,20 +218,56 @@ def _is_plain_reduction(layer: Any) -> bool:
 
 
 def _swapped(layer: Any, kind: type[Messages]) -> Messages:
-    """Return a layer of this package that shares the state of an original.
-
-    It is not constructed, as that would initialize parameters.
-    """
+    """Return a layer of this package that shares the state of an original."""
     from torch_geometric.nn import MessagePassing
 
     own = vars(MessagePassing()).keys() - vars(torch.nn.Module()).keys()
     state = {name: value for name, value in vars(layer).items() if name not in own}
-    for name in "_parameters", "_buffers", "_modules":
-        state[name] = state[name].copy()
-    new = kind.__new__(kind)
-    new.__dict__ = {**state, "_label": f"pyops.torch.nn.{kind.__name__}"}
+    new = _sharing(kind, state, _label=f"pyops.torch.nn.{kind.__name__}")
     new.aggr, new.flow = layer.aggr, layer.flow
     if _is_native(layer.aggr):
         del new._modules["aggr_module"]
         new.aggr_module = None
+    return new
+
+
+def _swapped_block(
+    layer: torch.nn.Module, kind: type[MeshEdgeBlock | MeshNodeBlock]
+) -> torch.nn.Module | str:
+    """Return a block that shares the state of one of PhysicsNeMo, or why there is none."""
+    name, part = kind.__name__, "node_mlp"
+    kinds: list[type[torch.nn.Module]] = [MeshGraphMLP]
+    if kind is MeshEdgeBlock:
+        part, kinds = "edge_mlp", [MeshGraphEdgeMLPConcat, MeshGraphEdgeMLPSum]
+    network = layer._modules.get(part)
+    found = next((k for k in kinds if k.__name__ == type(network).__name__), None)
+    linears = [m for m in network.modules() if isinstance(m, torch.nn.Linear)] if network else []
+    if network is None or found is None or not linears:
+        expected = " or ".join(k.__name__ for k in kinds)
+        got = f"{type(network).__name__} with {len(linears)}"
+        return f"{name}: {part}: expected {expected} with linear layers, got {got}"
+    aggregation = getattr(layer, "aggregation", "sum")
+    if aggregation not in ("sum", "mean"):
+        return f"{name}: aggregation: expected sum or mean, got {aggregation}"
+    if any("forward" in vars(module) for module in (layer, network)):
+        return f"{name}: its forward was replaced"
+    caller = f"pyops.torch.nn.{name}"
+    of_edge = linears[-1].out_features
+    of_node = (linears[0].in_features - of_edge) // 2
+    if found is MeshGraphEdgeMLPSum:
+        of_node = network.get_parameter("lin_src").shape[1]
+    new = _sharing(kind, vars(layer), _caller=caller)
+    widths = of_edge, of_node, of_node
+    new._modules[part] = _sharing(found, vars(network), _caller=caller, _widths=widths)
+    return new
+
+
+def _sharing(kind: type[_Module], state: Mapping[str, object], **attributes: object) -> _Module:
+    """Return a module that shares parameters, inner modules and hooks with the owner of a state.
+
+    It is not constructed, as that would initialize parameters.
+    """
+    new = object.__new__(kind)
+    own = {name: copy(state[name]) for name in ("_parameters", "_buffers", "_modules")}
+    new.__dict__ = {**state, **own, **attributes}
     return new

@@ -111,23 +111,23 @@ def network_of(module: object) -> tuple[AnyLinear, Layers] | None:
 
     That is a plain `Sequential`, or the `MLP` of PyTorch Geometric without norms and dropout.
     """
-    modules = _modules(module)
-    if modules is None or not modules or not is_linear(first := modules[0]):
+    modules = plain_modules(module)
+    if not modules or not is_linear(first := modules[0]):
         return None
     layers = layers_after(first.weight.shape[0], modules[1:])
     return None if layers is None else (first, layers)
 
 
-def _modules(network: Any) -> list[torch.nn.Module] | None:
-    """Return the modules that a network calls one after the other."""
+def plain_modules(network: Any) -> list[torch.nn.Module]:
+    """Return the modules that a network only calls one after the other, [] for others."""
     kind = type(network)
     if kind is torch.nn.Sequential:
-        return [*network] if is_plain(network) else None
+        return [*network] if is_plain(network) else []
     if (kind.__module__, kind.__qualname__) != ("torch_geometric.nn.models.mlp", "MLP"):
-        return None
+        return []
     plain = is_plain(network) and network.plain_last and not any(network.dropout)
     if not plain or any(type(norm).__name__ != "Identity" for norm in network.norms):
-        return None
+        return []
     modules: list[torch.nn.Module] = []
     for layer in network.lins:
         modules += [network.act, layer]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,8 +22,7 @@ from .._call import is_exporting
 from .._ranks import is_distributed
 from ._edges.edge_index import EdgeIndex, check_device
 from ._edges.layer_edges import Edges, edges_of
-from ._linear import is_plain
-from ._networks import Layers, layers_after, network_of
+from ._networks import Layers, layers_after, network_of, plain_modules
 from ._reductions import SUMS
 from .replicated import called
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NORMS = "LayerNorm", "TELayerNorm", None
-_Module = TypeVar("_Module", bound=torch.nn.Module)
 
 
 class MeshGraphMLP(torch.nn.Module):
@@ -108,8 +106,7 @@ class MeshGraphEdgeMLPSum(torch.nn.Module):
     def forward(self, efeat: Tensor, nfeat: Tensor | tuple[Tensor, Tensor], graph: Any) -> Tensor:
         """Return the results of the edges."""
         edges, src, dst = _joined(self._caller, self._widths, efeat, nfeat, graph)
-        plain = type(self.model) is torch.nn.Sequential and is_plain(self.model)
-        layers = layers_after(self.lin_efeat.shape[0], [*self.model]) if plain else None
+        layers = layers_after(self.lin_efeat.shape[0], plain_modules(self.model))
         if layers is None or is_exporting():
             linear = torch.nn.functional.linear
             ends = edges.of_sources(linear(src, self.lin_src)), linear(dst, self.lin_dst, self.bias)
@@ -432,50 +429,3 @@ def _through(
     for block in blocks:
         efeat, nfeat = block(efeat, nfeat, graph)
     return efeat, nfeat
-
-
-CONVERTED: tuple[type[_Block], ...] = MeshEdgeBlock, MeshNodeBlock
-"""Blocks whose originals `convert` swaps."""
-
-
-def converted_block(layer: torch.nn.Module, name: str) -> _Block | str:
-    """Return a block that shares the state of one of PhysicsNeMo, or why there is none.
-
-    It is not constructed, as that would initialize parameters. The name is that of the class.
-    """
-    kind: type[_Block] = {k.__name__: k for k in CONVERTED}[name]
-    part = "node_mlp"
-    kinds: list[type[torch.nn.Module]] = [MeshGraphMLP]
-    if kind is MeshEdgeBlock:
-        part, kinds = "edge_mlp", [MeshGraphEdgeMLPConcat, MeshGraphEdgeMLPSum]
-    network = layer._modules.get(part)
-    found = next((k for k in kinds if k.__name__ == type(network).__name__), None)
-    linears = [m for m in network.modules() if isinstance(m, torch.nn.Linear)] if network else []
-    if network is None or found is None or not linears:
-        expected = " or ".join(k.__name__ for k in kinds)
-        got = f"{type(network).__name__} with {len(linears)}"
-        return f"{name}: {part}: expected {expected} with linear layers, got {got}"
-    aggregation = getattr(layer, "aggregation", "sum")
-    if aggregation not in ("sum", "mean"):
-        return f"{name}: aggregation: expected sum or mean, got {aggregation}"
-    if any("forward" in vars(module) for module in (layer, network)):
-        return f"{name}: its forward was replaced"
-    caller = f"pyops.torch.nn.{name}"
-    of_edge = linears[-1].out_features
-    of_node = (linears[0].in_features - of_edge) // 2
-    if found is MeshGraphEdgeMLPSum:
-        of_node = network.get_parameter("lin_src").shape[1]
-    widths = of_edge, of_node, of_node
-    new = _sharing(layer, kind, _caller=caller)
-    new._modules[part] = _sharing(network, found, _caller=caller, _widths=widths)
-    return new
-
-
-def _sharing(module: torch.nn.Module, kind: type[_Module], **attributes: object) -> _Module:
-    """Return a module of another class that shares parameters, inner modules and hooks."""
-    state = vars(module) | attributes
-    for name in "_parameters", "_buffers", "_modules":
-        state[name] = state[name].copy()
-    new = object.__new__(kind)
-    new.__dict__ = state
-    return new
