@@ -26,6 +26,7 @@ from .broadcast import (
     readable,
     spread,
 )
+from .half import round_bits
 from .operator import Operator
 from .phase import Phase
 from .plan import HALF, Kernel, Plan, check_arrays
@@ -63,14 +64,14 @@ def plan_call(
     divisor: float = 1.0,
     fill: float = 0.0,
     fixed: Mapping[str, Array] | None = None,
-    half: bool = False,
+    half: str = "",
 ) -> Plan:
     """Plan a kernel call for operands and results of these shapes and strides.
 
     Both are keyed by the names of the kernel's arguments; `fixed` are further operands, of one
     element each. A result is summed (or its extreme
     taken) along the axes of the iteration space that its shape lacks. `outputs` has the shapes of
-    the results that the caller sees. If `half` is set, all arrays hold the bits of bfloat16.
+    the results that the caller sees. With `half` all arrays hold the bits of that type.
     """
     arrays = ARRAYS[phase]
     stored = HALF if half else dtype
@@ -110,8 +111,13 @@ def plan_call(
         tuple(outputs),
         itemgetter(*map(names.index, slots)),
         tuple(names),
-        (bits(fill) if half else fill) if layout.parts == 0 else None,
+        None if layout.parts else _stored(fill, half),
     )
+
+
+def _stored(number: float, half: str) -> float:
+    """Return a number as arrays hold it."""
+    return int(round_bits(np.full(1, number, np.float32), half)[0]) if half else number
 
 
 def _reads(function: Function, phase: str, given: int, wanted: int) -> set[str]:
@@ -124,11 +130,6 @@ def _reads(function: Function, phase: str, given: int, wanted: int) -> set[str]:
         if wanted >> bit & 1:
             names.update(function.variables(_functions.FORMS[form - 1](function)))
     return {READ_AS[name] for name in names}
-
-
-def bits(number: float) -> int:
-    """Return the bits of a number that bfloat16 has, without sign."""
-    return int(np.float32(number).view(np.int32)) >> 16
 
 
 def kernel_name(name: str) -> str:
@@ -264,7 +265,7 @@ class ElementwisePhase(BroadcastPhase):
             outputs,
             constant=constant,
             fixed=fixed,
-            half=bool(self.half),
+            half=self.half,
         )
 
     def _kernel_names(self) -> tuple[Sequence[str], Sequence[str]]:

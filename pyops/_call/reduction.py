@@ -159,7 +159,7 @@ class ReductionPhase(BroadcastPhase):
             constant=float(axes.terms),
             divisor=axes.terms if mean else 1.0,
             fill=math.nan if mean and self.name == "forward" else 0.0,
-            half=bool(self.half),
+            half=self.half,
         )
 
 
@@ -192,7 +192,7 @@ class ExtremePhase(ReductionPhase):
             dtype,
             outputs,
             operation=self.function,
-            half=bool(self.half),
+            half=self.half,
         )
         if self.name == "forward":
             return plan
