@@ -247,6 +247,7 @@ for column, (axis, title, unit) in enumerate(zip(axes, titles, (1000, 1), strict
         bars = axis.barh(rows + 0.38 * which - 0.19, lengths, 0.36, color=colour, label=name)
         axis.bar_label(bars, fmt="%.0f", padding=3, fontsize="small")
     axis.set(xscale="log", title=title, yticks=rows, yticklabels=list(measured))
+    axis.xaxis.set_minor_formatter("")  # their labels overlap within a decade
     axis.invert_yaxis()
     axis.margins(x=0.2)
     axis.spines[["top", "right"]].set_visible(False)
