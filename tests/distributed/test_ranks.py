@@ -73,9 +73,8 @@ def test_mesh(mpi, ranks):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-@pytest.mark.parametrize("function", ["outputs", "attention", "gradients"])
-def test_calls(mpi, ranks, function):
-    passes(mpi, ranks, "operators", function)
+def test_calls(mpi, ranks):
+    passes(mpi, ranks, "operators", "outputs", "attention", "gradients")
 
 
 GRAPHS = ["moved", "bipartite_moved", "transposed", "messages", "edge_ids"]
@@ -83,9 +82,8 @@ GRAPHS += ["sums", "memory", "forks", "refusals"]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-@pytest.mark.parametrize("function", GRAPHS)
-def test_distribution(mpi, ranks, function):
-    passes(mpi, ranks, "graphs", function)
+def test_distribution(mpi, ranks):
+    passes(mpi, ranks, "graphs", *GRAPHS)
 
 
 POINTS = ["transforms", "conditions", "reductions", "gradients", "outputs", "refusals"]

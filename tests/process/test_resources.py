@@ -99,8 +99,8 @@ def test_threads_that_the_system_refuses():
 
 
 LARGE = {
-    "long": (2, 10_000, 100_000, 100_000, {"hidden": 2, "dim": 1, "in_features": 1}),
-    "wide": (7, 1, 4500, 1500, {"hidden": 400, "dim": 400, "in_features": 40}),  # shared rows
+    "long": (4, 10_000, 100_000, 100_000, {"hidden": 2, "dim": 1, "in_features": 1}),
+    "wide": (14, 1, 4500, 1500, {"hidden": 400, "dim": 400, "in_features": 40}),  # shared rows
 }
 """MiB by which the limit grows, nodes, entries, edges, widths."""
 
@@ -125,7 +125,7 @@ def test_memory_error_at_any_allocation(name, size):
         right = {{phase: large.run(phase) for phase in PHASES}}
         refused = 0
         for phase in PHASES:
-            for extra in range(0, {step} * 10 * 2**20, {step} * 2**20):
+            for extra in range(0, {step} * 5 * 2**20, {step} * 2**20):
                 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
                 resource.setrlimit(resource.RLIMIT_AS, (size + extra, -1))
                 try:
