@@ -20,6 +20,9 @@ OPERATORS = {
     "edge_update": (pyops.edge_update, {}, "xxe", EDGES),
     "edge_update sum": (pyops.edge_update, {"mode": "sum"}, "xxe", EDGES),
     "edge_to_edge": (pyops.edge_to_edge, {}, "e", EDGES),
+    "gno_conv": (pyops.gno_conv, {"hidden": 32}, "xcp", EDGES),
+    "kernel_conv": (pyops.kernel_conv, {"kernel": "diagonal"}, "xev", EDGES),
+    "segment_softmax": (pyops.segment_softmax, {}, "s", EDGES),
     "relu": (pyops.relu, {}, "e", EDGES),
     "silu": (pyops.silu, {}, "e", EDGES),
     "multiply": (pyops.multiply, {}, "ee", EDGES),
@@ -28,7 +31,9 @@ OPERATORS = {
     "max, last axis": (pyops.max, {"axis": 1}, "e", EDGES),
     "softmax": (pyops.softmax, {}, "e", EDGES),
 }
-"""Operator, options, inputs (features of nodes x and of edges e, weights w) and sizes, by name."""
+"""Operator, options, inputs (features of nodes x and of edges e, scores s of edges, and what stays
+float32: weights w and v, coordinates c, a network p) and sizes, by name."""
+SINGLE = "wvcp"
 HEAD = [
     *("operator", "nodes", "edges", "columns", "phase", "threads"),
     *("float32", "bfloat16", "float16"),
@@ -81,8 +86,8 @@ def calls(
 
 
 def in_type(drawn: dict[str, np.ndarray], kind: type) -> dict[str, np.ndarray]:
-    """Return arrays that begin with a cache line, all but weights in a type."""
-    return {n: placed(a if n == "w" else a.astype(kind)) for n, a in drawn.items()}
+    """Return arrays that begin with a cache line, all but those that stay float32 in a type."""
+    return {n: placed(a if n in SINGLE else a.astype(kind)) for n, a in drawn.items()}
 
 
 def measure(counts: list[int], rounds: int) -> Iterator[Line]:
@@ -95,7 +100,8 @@ def measure(counts: list[int], rounds: int) -> Iterator[Line]:
             graph = pyops.Graph(src, np.repeat(np.arange(nodes), degree), nodes, nodes)
             shapes = {"x": (nodes, columns), "w": (2 * columns,)}
             if sizes in EDGES:
-                shapes["e"] = src.size, columns
+                shapes |= {"e": (src.size, columns), "s": (src.size, 4), "c": (src.size, 3)}
+                shapes |= {"v": (columns, columns), "p": (32 * 4 + 33 * 16 * columns,)}
             drawn = {n: rng.standard_normal(s, dtype=np.float32) for n, s in shapes.items()}
             repeats = max(1, 2_000_000 // src.size)
             for name in (n for n, (*_, some) in OPERATORS.items() if sizes in some):

@@ -407,7 +407,7 @@ class Phase:
 
         Kernels of devices do not round; those that do on the host read float32 there.
         """
-        if device and self.rounds:
+        if device and (self.rounds or not self.signature.half_on_devices):
             return [False] * count
         kept = [False] * self.takes_kept
         inputs = (count - len(kept) - self.seeds) // self.groups

@@ -147,7 +147,8 @@ class Signature:
     those, by prefixes of their names, that they take but do not read: for "no input" if that input
     is absent, for "no shared" if no edge is shared, for "" in any case. `half` are the inputs that
     they read in half precision, too, as they then do the cotangents of the results and of these
-    inputs. A `linear` operator has derivatives that depend on no input.
+    inputs; those of devices only if `half_on_devices`. A `linear` operator has derivatives that
+    depend on no input.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class Signature:
         reads: Mapping[str, str] | None = None,
         unread: Mapping[str, tuple[str, ...]] | None = None,
         half: Sequence[str] = (),
+        half_on_devices: bool = True,
         linear: bool = False,
     ) -> None:
         self.name = name
@@ -209,6 +211,7 @@ class Signature:
         self.reads = dict(reads or {})
         self.unread = dict(unread or {})
         self.half = tuple(half)
+        self.half_on_devices = half_on_devices
         self.linear = linear
 
     @classmethod

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 @functools.partial(
     Operator,
     sizes="dim hidden in_features out_features",
+    half=("features",),
+    half_on_devices=False,
     reads={"backward": "shared in id"},
 )
 def gno_conv(

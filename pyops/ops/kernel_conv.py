@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         "diagonal": {"columns": "1", "out_features": "in_features"},
     },
     sizes="hidden in_features out_features",
+    half=("features", "hidden_layer"),
+    half_on_devices=False,
     reads={"backward": "shared in id"},
 )
 def kernel_conv(

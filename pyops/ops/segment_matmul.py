@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         "forward": "in_offsets in_nodes in_order",
         "backward": "in_offsets in_nodes in_order out_offsets out_entries",
     },
+    half=("x",),
+    half_on_devices=False,
 )
 def segment_matmul(
     graph: Graph,

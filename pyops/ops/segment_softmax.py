@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     Operator,
     reads={"forward": "in in_order", "backward": "shared in in_order id"},
     unread={"": ("in_nodes",), "no shared": ("id",)},
+    half=("logits",),
+    half_on_devices=False,
 )
 def segment_softmax(
     graph: Graph,

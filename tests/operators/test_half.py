@@ -4,6 +4,7 @@ The tests share the rounding of results and their comparison, so they are one fi
 """
 
 import functools
+import itertools
 import warnings
 
 import numpy as np
@@ -170,6 +171,24 @@ def rows_problem(name, width, kind):
             "edge": draw((3000, width)),
         },
         "edge_to_edge": {"h": draw((3000, width))},
+        "gno_conv": {
+            "features": draw((300, width)),
+            "coords": draw((3000, 2)),
+            "params": draw(9 + 16 * width),
+        },
+        "kernel_conv": {
+            "features": draw((300, width)),
+            "hidden_layer": draw((3000, 5)),
+            "weight": draw((width, 5)),
+            "bias": draw(width),
+            "edge_weight": draw(3000),
+        },
+        "segment_matmul": {
+            "x": draw((300, width)),
+            "weight": draw((40, width, 5)),
+            "bias": draw((40, 5)),
+        },
+        "segment_softmax": {"logits": draw((3000, width))},
         "transformer_conv": {
             "query": draw((40, heads * width)),
             "key": draw((300, heads * width)),
@@ -193,8 +212,11 @@ def test_rows_are_read_as_they_are(name, width, kind, monkeypatch):
         options = [{"heads": 3, "concat": c} for c in (True, False)]
     if name == "aggregate":
         options = [{"reduce": r} for r in op.signature.options["reduce"].choices]
-    if name == "edge_update":
-        options = [{"mode": m} for m in op.signature.options["mode"].choices]
+    if name in ("edge_update", "kernel_conv"):
+        choices = {n: o.choices for n, o in op.signature.options.items()}
+        options = [dict(zip(choices, c, strict=True)) for c in itertools.product(*choices.values())]
+    if name == "gno_conv":
+        options = [{"hidden": 3}]
     kinds = [a.dtype for a in arrays.values()]
     convert = half.widened
     for option in options:
