@@ -43,6 +43,15 @@ class Part(NamedTuple):
         rows |= {"num_edges": self.entries, "num_entries": self.entries}
         return {name: index for name, index in rows.items() if name in axes}
 
+    def shares(self, degrees: Values) -> Values:
+        """Return sqrt(out-degree in this part / out-degree) of each source.
+
+        `degrees` are those of local sources over all ranks.
+        """
+        own = np.diff(self.graph._index("out_offsets"))
+        found: Values = np.sqrt(own / np.maximum(degrees[self.sources], 1))
+        return found
+
 
 class PairedPart(NamedTuple):
     """Edges out of and into the nodes of a part, for sums over the edges into a source.
@@ -76,12 +85,12 @@ class PairedPart(NamedTuple):
         ]
         roles = (slot.role for slot in phase.slots if phase.seeds or slot.role != "gy")
         self._clear(a for a, role in zip(given, roles, strict=True) if role == "gy")
-        rows = {name: self._positions(r) for name, r in numbers.items()}
+        rows = {name: self.positions(r) for name, r in numbers.items()}
         found = [*phase.run([self.graph, *given], {**options, **rows}, wanted)]
         self._clear(a for a, name in zip(found, phase.outputs, strict=True) if name in RESULTS)
         return found
 
-    def _positions(self, rows: Counts) -> Counts:
+    def positions(self, rows: Counts) -> Counts:
         """Return row numbers of the edges of this rank as positions among those of the part."""
         places = np.full(len(rows) + 1, -1)  # the last for -1, which is no row
         places[: len(rows)][self.entries] = np.arange(self.graph.num_edges)
@@ -178,10 +187,7 @@ class Parts:
         results = tuple(shape[0].text for shape in phase.outputs.values())
         made = []
         for part in self.parts:
-            shares = None
-            if degrees is not None:
-                own = np.diff(part.graph._index("out_offsets"))
-                shares = np.sqrt(own / np.maximum(degrees[part.sources], 1))
+            shares = None if degrees is None else part.shares(degrees)
             rows = part.of(axes)
             given = [
                 a if a is None or name not in rows else np.ascontiguousarray(a[rows[name]])
@@ -210,7 +216,7 @@ class Parts:
             blocks = [block for outputs in made if (block := outputs[k]) is not None]
             whole = np.zeros(shape, dtype)
             if axis == "num_src" and axis in axes:
-                self._collect(whole, np.concatenate([np.empty((0, *shape[1:]), dtype), *blocks]))
+                self.collect(whole, np.concatenate([np.empty((0, *shape[1:]), dtype), *blocks]))
             elif axis not in axes:
                 whole = self.total(blocks, whole)
             elif name == "alpha":  # in the order of destinations
@@ -252,7 +258,7 @@ class Parts:
         found: Values = np.add.reduce(rows, axis=0).reshape(like.shape)
         return found
 
-    def _collect(self, whole: Values, rows: Values) -> None:
+    def collect(self, whole: Values, rows: Values) -> None:
         """Add the rows of the sources of each part to those of their owners, in part order."""
         matrix = flat(rows)[self._sent]
         received = np.empty((len(self._order), matrix.shape[1]), rows.dtype)

@@ -31,7 +31,16 @@ TRANSPOSES = {
     "sum": "sum",
     "take": "give",
     "give": "take",
+    "spread": "collect",
+    "collect": "spread",
+    "deal": "total",
+    "total": "share",
+    "share": "total",
 }
+COPIES = "exchange", "replicate", "take", "spread", "deal"
+"""Maps that add nothing."""
+LOCAL = "replicate", "deal"
+"""Maps without messages."""
 
 DERIVED = "backward of ", "tangent of "
 """Beginning of the origin of a map that belongs to a derivative of a call."""
@@ -61,15 +70,15 @@ class MapCall(PhaseCall):
     ) -> tuple[Tensor, ...]:
         """Agree on the map with the other ranks and return its results."""
         given = [t for t in tensors if t is not None]
-        copies = self.kind in ("exchange", "replicate", "take")
+        copies = self.kind in COPIES
         arrays = [_array(t, copies) for t in given]
         comm = self.messages.comm
         number = self.number
         if number is None and not self.origin.startswith(DERIVED):
             calls = calls_of(comm)
             self.number = calls.made
-            calls.made += self.kind != "replicate"
-        if self.kind != "replicate":
+            calls.made += self.kind not in LOCAL
+        if self.kind not in LOCAL:
             same = [a.shape[self.messages.batch_axis :] for a in arrays]
             halves = [str(t.dtype) for t in given if t.dtype in HALVES]
             what = self.kind, arrays[0].dtype.char, same, *halves

@@ -22,6 +22,7 @@ from ..distributed import _dispatch
 from ..distributed._communicator import by_name, check_rows
 from ._call import (
     HALVES,
+    AnyGraph,
     MaybeTensor,
     host_rows,
     is_exporting,
@@ -31,8 +32,9 @@ from ._call import (
 )
 from ._graph import traceable
 from ._host import is_tracing, without_subclass
+from ._in_parts import NodeParts, PairParts, scaled_rows
 from ._maps import calls_of, mapped
-from ._transfers import GhostRows, Replicas, TakenRows
+from ._transfers import GhostRows, PartRows, Replicas, TakenRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,10 +48,14 @@ if TYPE_CHECKING:
     from ..distributed._graph import DistributedGraph, PairedEdges
     from ..distributed._mpi import Counts, Values
     from ._graph import Graph
+    from ._in_parts import Blocks
+    from ._transfers import Messages
 
 Given = ParamSpec("Given")
 Run: TypeAlias = "Callable[[str, Any, Sequence[MaybeTensor], Options], Tensor]"
 """Runs a phase of an operator on a local graph."""
+LocalCall: TypeAlias = "tuple[AnyGraph, Sequence[MaybeTensor], Options]"
+"""Graph, tensors and options of a call on edges of the rank."""
 
 
 class Paired:
@@ -72,6 +78,10 @@ class Parts:
         self.paired: Paired | None = None
         self.shares: Tensor | None = None
         """Factors of local sources from the normalisation by local degrees to that by all."""
+        self.dealt: PartRows | None = None
+        """Maps between parts, of a reproducible graph."""
+        self.blocks: dict[tuple[bool, bool], Blocks] = {}
+        """Its parts for operators on pairs of edges or not, which read out-degrees or not."""
 
 
 def _called_while_traced(function: Callable[Given, bool]) -> Callable[Given, bool]:
@@ -93,11 +103,23 @@ def _prepare(name: str, traces: bool, paired: bool, scaled: bool) -> bool:
         parts: Parts = graph._torch
         if traces and parts.local is None:
             parts.local = traceable(graph.local)
+        if graph._parts is not None:
+            _prepare_parts(graph, parts, paired, scaled)
+            return True
         if paired and parts.paired is None:
             parts.paired = Paired(graph.comm, graph._pairs())
         if scaled and parts.shares is None:
             parts.shares = torch.from_numpy(graph._out_shares())
     return True
+
+
+def _prepare_parts(graph: DistributedGraph, parts: Parts, paired: bool, scaled: bool) -> None:
+    if parts.dealt is None:
+        assert graph._parts is not None
+        parts.dealt = PartRows(graph.comm, graph._halo, graph._parts)
+    if (paired, scaled) not in parts.blocks:
+        made = PairParts(graph) if paired else NodeParts(graph, parts.dealt, scaled)
+        parts.blocks[paired, scaled] = made
 
 
 @_called_while_traced
@@ -122,6 +144,33 @@ def local_of(graph: DistributedGraph) -> Graph:
     _prepare(graph._name, True, False, False)
     found: Graph = graph._torch.local
     return found
+
+
+def blocks_of(graph: DistributedGraph) -> Blocks:
+    """Return the parts of a reproducible graph for modules on rows."""
+    _prepare(graph._name, False, False, False)
+    found: Blocks = graph._torch.blocks[False, False]
+    return found
+
+
+def fetched(graph: DistributedGraph, label: str, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return the rows of the sources of all parts."""
+    blocks = blocks_of(graph)
+    return mapped(blocks.messages, blocks.fetch, label, tensors)
+
+
+def dealt(
+    graph: DistributedGraph, label: str, tensors: Sequence[Tensor]
+) -> Sequence[Sequence[Tensor]]:
+    """Return for each part copies, whose gradients are summed over the parts of all ranks."""
+    _prepare(graph._name, False, False, False)
+    parts: Parts = graph._torch
+    assert parts.dealt is not None
+    if not tensors:
+        return [()] * parts.dealt.copies
+    if not graph.comm._inside:
+        tensors = replicated_by(graph.comm, label, tensors)
+    return [*zip(*(torch.unbind(t) for t in _dealt(parts, label, tensors)), strict=True)]
 
 
 def same_edges(graph: DistributedGraph) -> bool:
@@ -149,11 +198,6 @@ class Distributed:
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Return y, and the attention weights if requested."""
         label = self._front_end.label
-        if graph._parts is not None:
-            raise NotImplementedError(
-                f"{label}: graph: expected a distributed graph without `reproducible` for tensors, "
-                f"got {graph!r}"
-            )
         if is_exporting() or is_jit_tracing():
             raise NotImplementedError(
                 f"{label}: graph: expected pyops.torch.Graph where torch exports, got {graph!r}"
@@ -228,47 +272,103 @@ class Distributed:
         label, traces = self._front_end.label, is_tracing(*tensors)
         _prepare(graph._name, traces, self._paired, self._scaled)
         parts: Parts = graph._torch
-        messages, axes, local = parts.rows, parts.axes, parts.local if traces else graph.local
-        if self._paired:
-            assert parts.paired is not None
-            messages, axes, local = parts.paired.rows, {"num_edges": True}, parts.paired.graph
+        blocks = parts.blocks.get((self._paired, self._scaled))
+        axes = {"num_edges": True} if self._paired else parts.axes
+        messages: Messages = parts.paired.rows if parts.paired and self._paired else parts.rows
+        fetch = "exchange"
+        if blocks is not None:
+            messages, fetch = blocks.messages, blocks.fetch
         given = [*tensors]
         held = [i for i, t in enumerate(tensors) if t is not None]
         ghosts = [i for i in held if axes.get(self._inputs[i], False)]
         same = [i for i in held if self._inputs[i] not in axes]
-        _replace(given, ghosts, lambda some: mapped(messages, "exchange", label, some))
-        if self._scaled:
-            assert parts.shares is not None
-            for i in ghosts:
-                given[i] = _scaled(given[i], parts.shares)
+        _replace(given, ghosts, lambda some: mapped(messages, fetch, label, some))
         if not graph.comm._inside:
             _replace(given, same, lambda some: replicated_by(graph.comm, label, some))
         if numbers:
             pairs = graph._pairs()
             rows = {f"{label}: {n}": (n, pairs.exchange(r)) for n, r in numbers.items()}
-            found = graph.comm._together(
+            numbers = graph.comm._together(
                 label, lambda: {n: pairs.local(text, r) for text, (n, r) in rows.items()}
             )
-            options = {**options, **found}
+        if blocks is not None:
+            _replace(given, same, lambda some: _dealt(parts, label, some))
+            calls = self._on_parts(blocks, given, options, numbers)
+        else:
+            calls = [self._on_rank(graph, parts, traces, given, options, numbers)]
 
-        def compute() -> Tensor:
-            return self._run("forward", local, given, options)
+        def compute() -> list[Tensor]:
+            return [self._run("forward", *call) for call in calls]
 
         # an exception is raised on all ranks where others would wait for the rows
-        y = graph.comm._together(label, compute) if self._paired and not traces else compute()
-        if self._paired and parts.paired is not None:
-            y = y.index_fill(0, parts.paired.others, 0)
+        ys = graph.comm._together(label, compute) if self._paired and not traces else compute()
+        y = self._joined(parts, blocks, ys)
         if axes.get(self._output, False):
             (y,) = mapped(messages, "accumulate", label, [y])
         if not weighted:
             return y
-        constants = [None if t is None else t.detach() for t in given]
-        return y, self._run("attention", local, constants, options)
+        alphas = [self._run("attention", g, _detached(some), o) for g, some, o in calls]
+        return y, alphas[0] if blocks is None else blocks.joined("num_entries", alphas)
+
+    def _on_rank(
+        self,
+        graph: DistributedGraph,
+        parts: Parts,
+        traces: bool,
+        given: Sequence[MaybeTensor],
+        options: Options,
+        numbers: dict[str, Counts],
+    ) -> LocalCall:
+        """Return the call on all edges of the rank."""
+        if self._paired:
+            assert parts.paired is not None
+            return parts.paired.graph, given, {**options, **numbers}
+        if self._scaled:
+            assert parts.shares is not None
+            shares = parts.shares
+            pairs = zip(self._inputs, given, strict=True)
+            given = [
+                scaled_rows(t, shares) if t is not None and a == "num_src" else t for a, t in pairs
+            ]
+        local = parts.local if traces else graph.local
+        assert local is not None
+        return local, given, options
+
+    def _on_parts(
+        self,
+        blocks: Blocks,
+        given: Sequence[MaybeTensor],
+        options: Options,
+        numbers: dict[str, Counts],
+    ) -> list[LocalCall]:
+        """Return the calls on the parts of the rank."""
+        count = len(blocks.graphs)
+        rows = [
+            [None] * count if t is None else blocks.split(axis, t)
+            for axis, t in zip(self._inputs, given, strict=True)
+        ]
+        places = blocks.positions(numbers)
+        return [
+            (local, [some[k] for some in rows], {**options, **places[k]})
+            for k, local in enumerate(blocks.graphs)
+        ]
+
+    def _joined(self, parts: Parts, blocks: Blocks | None, ys: Sequence[Tensor]) -> Tensor:
+        """Return the results of a rank, without rows that other ranks compute."""
+        if blocks is not None:
+            return blocks.joined(self._output, ys)
+        (y,) = ys
+        return y.index_fill(0, parts.paired.others, 0) if self._paired and parts.paired else y
 
 
-def _scaled(rows: MaybeTensor, factors: Tensor) -> Tensor:
-    assert rows is not None
-    return rows * factors.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+def _dealt(parts: Parts, label: str, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return copies for each part of the rank, whose gradients are added in the order of parts."""
+    assert parts.dealt is not None
+    return mapped(parts.dealt, "deal", label, [t.unsqueeze(0) for t in tensors])
+
+
+def _detached(tensors: Sequence[MaybeTensor]) -> list[MaybeTensor]:
+    return [None if t is None else t.detach() for t in tensors]
 
 
 def _replace(

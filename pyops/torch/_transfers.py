@@ -1,4 +1,4 @@
-"""Array operations of the linear maps between ranks: ghost rows, replicas, rows by index."""
+"""Array operations of the linear maps between ranks: ghost rows, replicas, parts, rows by index."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..distributed._communicator import Communicator
     from ..distributed._halo import Halo, Transfer
     from ..distributed._mpi import Counts
+    from ..distributed._parts import Parts
 
 
 class Messages:
@@ -64,10 +65,48 @@ class Replicas(Messages):
     def run(self, kind: str, arrays: Sequence[Array]) -> Sequence[Array]:
         if kind == "replicate":
             return [array.copy() for array in arrays]
-        whole = np.concatenate([array.reshape(-1) for array in arrays])
-        ends = np.cumsum([array.size for array in arrays])[:-1]
-        parts = np.split(self.comm._engine.sum(whole), ends)
-        return [part.reshape(array.shape) for part, array in zip(parts, arrays, strict=True)]
+        return _summed(self.comm, arrays)
+
+
+class PartRows(Messages):
+    """Rows of the parts of a rank, one part after another, and copies of a value for them.
+
+    `spread` fetches the rows of the sources of each part, `collect` adds them to those of their
+    owners in the order of parts. `deal` copies a value, of one row, for each part; `total` gives
+    the first rank the sum over all parts, in their order, and the others zero, so that a sum over
+    ranks keeps its bits; `share` deals the value of the first rank. A rank without parts has one
+    copy, which counts nothing.
+    """
+
+    def __init__(self, comm: Communicator, halo: Halo, parts: Parts) -> None:
+        super().__init__(comm)
+        self._halo, self._parts = halo, parts
+        self.copies = max(len(parts.parts), 1)
+        sources = [part.sources for part in parts.parts]
+        self._sources = np.concatenate([np.empty(0, np.int64), *sources])
+
+    def shape(self, kind: str, given: Sequence[int]) -> Sequence[int]:
+        rows = {"spread": len(self._sources), "collect": self._halo.owned, "total": 1}
+        return rows.get(kind, self.copies), *given[1:]
+
+    def run(self, kind: str, arrays: Sequence[Array]) -> Sequence[Array]:
+        if kind == "spread":
+            return [full[self._sources] for full in self._halo.exchange(arrays)]
+        if kind == "collect":
+            return [self._collected(array) for array in arrays]
+        first = self.comm.rank == 0
+        if kind == "total":
+            own = len(self._parts.parts)
+            sums = [self._parts.total([*array[:own]], array[:1]) for array in arrays]
+            return sums if first else [np.zeros_like(total) for total in sums]
+        if kind == "share":
+            arrays = _summed(self.comm, [a if first else np.zeros_like(a) for a in arrays])
+        return [array.repeat(self.copies, axis=0) for array in arrays]
+
+    def _collected(self, rows: Array) -> Array:
+        found = np.zeros((self._halo.owned, *rows.shape[1:]), rows.dtype)
+        self._parts.collect(found, rows)
+        return found
 
 
 class TakenRows(Messages):
@@ -91,3 +130,11 @@ class TakenRows(Messages):
             found = np.zeros((self._owned, rows.shape[1]), array.dtype)
             found[transfer.targets] += transfer.collect(rows)
         return [found.reshape(len(found), *array.shape[1:])]
+
+
+def _summed(comm: Communicator, arrays: Sequence[Array]) -> list[Array]:
+    """Return the sums of arrays over ranks, in one reduction."""
+    whole = np.concatenate([array.reshape(-1) for array in arrays])
+    ends = np.cumsum([array.size for array in arrays])[:-1]
+    parts = np.split(comm._engine.sum(whole), ends)
+    return [part.reshape(array.shape) for part, array in zip(parts, arrays, strict=True)]

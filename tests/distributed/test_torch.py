@@ -58,10 +58,12 @@ def program(folder, *functions):
     ("ranks", "functions"),
     [
         (2, "maps arrays checks balanced halves"),
-        (2, "transformations graphs"),
-        (2, "layers ensembles compiled"),
+        (2, "transformations jacobians graphs"),
+        (2, "layers ensembles compiled compositions"),
         pytest.param(2, "inductor", marks=pytest.mark.slow),
         (2, "over_points over_rows inside"),
+        (2, "few in_parts"),
+        (3, "few"),
         (3, "operators maps layers refusals over_points over_rows"),
     ],
 )
@@ -70,6 +72,48 @@ def test_ranks(tmp_path, ranks, functions):
     with started(ranks, *program(tmp_path, *functions.split())) as processes:
         texts = [process.communicate(timeout=SECONDS)[0] for process in processes]
         assert [process.returncode for process in processes] == [0] * ranks, "\n".join(texts)
+
+
+@pytest.fixture(scope="module")
+def digests():
+    """Digests of NumPy's phases on a graph in parts, on one rank of one thread."""
+    code = "from tests.distributed.programs.parts import digests; digests()"
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | ENVIRONMENT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    ("ranks", "threads"), [(1, 2), (2, 1), (3, 1), pytest.param(3, 2, marks=pytest.mark.slow)]
+)
+def test_same_bits(tmp_path, digests, ranks, threads):
+    """Tensors on a graph in parts have the bits of NumPy, for any number of ranks and threads."""
+    pytest.importorskip("mpi4py")
+    environment = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
+    with started(ranks, *program(tmp_path, "digests"), **environment) as processes:
+        texts = [process.communicate(timeout=SECONDS)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * ranks, "\n".join(texts)
+    assert len(digests.splitlines()) > 1000
+    assert texts[0].splitlines() == digests.splitlines()
+
+
+def test_layers_in_parts(tmp_path):
+    """Layers and modules on a graph in parts, in the same bits on any number of ranks."""
+    found = []
+    for ranks in 1, 2, 3:
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        with started(ranks, *program(folder, "layers_in_parts")) as processes:
+            texts = [process.communicate(timeout=SECONDS)[0] for process in processes]
+        assert [process.returncode for process in processes] == [0] * ranks, "\n".join(texts)
+        found.append(texts[0].splitlines())
+    assert len(found[0]) > 200
+    assert found[1] == found[2] == found[0]
 
 
 FAILURES = {"exit": "has ended", "kill": "has ended", "sleep": "Timed out"}

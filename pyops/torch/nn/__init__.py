@@ -40,6 +40,7 @@ from .gcn_conv import GCNConv as GCNConv
 from .gin_conv import GINConv as GINConv
 from .gno_block import GNOBlock as GNOBlock
 from .graph_conv import GraphConv as GraphConv
+from .in_parts import InParts as InParts
 from .integral_transform import IntegralTransform as IntegralTransform
 from .interaction_block import InteractionBlock as InteractionBlock
 from .interaction_pp_block import InteractionPPBlock as InteractionPPBlock

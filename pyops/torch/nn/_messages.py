@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,10 +25,13 @@ from ._edges.routes import ALWAYS
 from ._functions import scatter
 from ._linear import is_linear
 from ._reductions import EXTREMES
+from .in_parts import ends_in_parts, layer_in_parts
 from .replicated import called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from ...distributed import DistributedGraph
 
 Pair: TypeAlias = "tuple[Tensor, Tensor | None]"
 Size: TypeAlias = "tuple[int | None, int | None] | None"
@@ -47,6 +51,11 @@ class Aggregator(Protocol):
 
 class Messages(torch.nn.Module):
     """Layer that passes messages along edges and reduces them at the destinations."""
+
+    _arguments: ClassVar[tuple[str, ...]]
+    """Names of the arguments of `forward`."""
+    _takes_pairs: ClassVar[bool] = True
+    """Whether sources and destinations may be other nodes."""
 
     def __init__(self, aggr: Aggr, flow: Flow, others: Mapping[str, object]) -> None:
         super().__init__()
@@ -106,6 +115,7 @@ class Messages(torch.nn.Module):
 
     def __init_subclass__(cls, **given: object) -> None:
         super().__init_subclass__(**given)
+        cls._arguments = (*inspect.signature(cls.forward).parameters,)[1:]
         for name in PARTS:
             if any(name in vars(kind) for kind in cls.__mro__):
                 raise TypeError(
@@ -121,9 +131,21 @@ class Messages(torch.nn.Module):
                     f"{self._label}: torch_geometric.nn.to_hetero takes layers of "
                     "torch_geometric.nn alone; use torch_geometric.nn.HeteroConv"
                 )
-            if is_distributed(value) and not value.comm._inside:
-                return called(self, value.comm, arguments, given)
+            if is_distributed(value):
+                named = {**dict(zip(self._arguments, arguments, strict=False)), **given}
+                ends = self._ends_in_parts(value, named)
+                if ends is not None:
+                    return layer_in_parts(self, self._label, value, ends, named)
+                if not value.comm._inside:
+                    return called(self, value.comm, arguments, given)
         return super().__call__(*arguments, **given)
+
+    def _ends_in_parts(
+        self, graph: DistributedGraph, given: Mapping[str, object]
+    ) -> tuple[Tensor, Tensor] | None:
+        """Return the features of sources and destinations if a call runs on parts of the graph."""
+        plain = self.flow == FLOWS[0] and not given.get("return_attention_weights")
+        return ends_in_parts(graph, given.get("x")) if self._takes_pairs and plain else None
 
     def _pair(self, x: object) -> Pair:
         """Return the features of sources and destinations."""

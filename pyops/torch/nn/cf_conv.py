@@ -39,6 +39,8 @@ class CFConv(Messages):
     interactions, arXiv:1706.08566.
     """
 
+    _takes_pairs = False
+
     def __init__(
         self,
         in_channels: int,

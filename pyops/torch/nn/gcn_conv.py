@@ -59,6 +59,8 @@ class GCNConv(Aggregating):
     _cached_edge_index: tuple[EdgeIndex, Tensor | None] | None
     """Edges and normalised weights, in the form of PyTorch Geometric."""
 
+    _takes_pairs = False
+
     def __init__(
         self,
         in_channels: int,

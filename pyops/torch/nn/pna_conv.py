@@ -69,6 +69,8 @@ class PNAConv(Messages):
     Corso et al., Principal neighbourhood aggregation for graph nets, arXiv:2004.05718.
     """
 
+    _takes_pairs = False
+
     def __init__(
         self,
         in_channels: int,

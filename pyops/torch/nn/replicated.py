@@ -64,18 +64,23 @@ def called(
     """Call a module with parameters whose gradients are summed over ranks."""
     if comm._inside:
         return module(*arguments, **options)
-    transformed = is_transformed()  # of a wrapped parameter, an outer level may take the gradient
-    held = {
-        n: p
-        for n, p in module.named_parameters()
-        if p.requires_grad or (transformed and p.is_floating_point())
-    }
+    held = parameters_of(module)
     copies = replicated(comm, [*held.values()]) if held else ()
     comm._inside = True
     try:
         return functional_call(module, dict(zip(held, copies, strict=True)), arguments, {**options})
     finally:
         comm._inside = False
+
+
+def parameters_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the parameters by which a derivative may be requested."""
+    transformed = is_transformed()  # of a wrapped parameter, an outer level may take the gradient
+    return {
+        n: p
+        for n, p in module.named_parameters()
+        if p.requires_grad or (transformed and p.is_floating_point())
+    }
 
 
 def _checked(caller: str, module: object) -> list[object]:

@@ -26,7 +26,7 @@ def cuts(rng, length, size):
 class Shares:
     """A distributed copy of a graph, and the rows of this rank in arrays of the whole graph."""
 
-    def __init__(self, comm: Communicator, graph, rng, square=False):
+    def __init__(self, comm: Communicator, graph, rng, square=False, **options):
         self.comm = comm
         ranges = {n: cuts(rng, getattr(graph, n), comm.size) for n in ("num_src", "num_dst")}
         if square:
@@ -36,12 +36,16 @@ class Shares:
         entries = np.flatnonzero((graph.dst >= first) & (graph.dst < last))
         sources = None if square else own["num_src"]
         self.graph = comm.graph(
-            graph.src[entries], graph.dst[entries], owned=own["num_dst"], owned_src=sources
+            graph.src[entries],
+            graph.dst[entries],
+            owned=own["num_dst"],
+            owned_src=sources,
+            **options,
         )
         owners = np.searchsorted(ranges["num_dst"][1:-1], graph.dst, side="right")
-        self.places = np.empty(graph.num_entries, int)
-        self.places[np.argsort(owners, kind="stable")] = np.arange(graph.num_entries)
-        self.rows = {n: np.arange(*r) for n, r in own.items()}
+        entries = np.argsort(owners, kind="stable")[self.graph.edges]
+        self.places = np.argsort(comm._engine.rows(entries[:, None])[0][:, 0])
+        self.rows = {"num_src": self.graph.sources, "num_dst": self.graph.nodes}
         self.rows |= {"num_entries": entries, "num_edges": entries}
         if graph._ids is not None:
             ids, rows = graph.edge_ids[entries], graph.num_edges
@@ -65,14 +69,15 @@ class Shares:
         return replace(problem.having(**arrays), graph=self.graph, options=options)
 
 
-def shared_problem(comm, case, seed, graph=None):
+def shared_problem(comm, case, seed, graph=None, **options):
     """Return a problem on one rank, and its shares."""
     problem = case.problem(graph, seed=seed)
     paired = bool(problem.op.signature.indexed)
     if paired and problem.graph.num_src != problem.graph.num_dst:
         graph, nodes = problem.graph, max(problem.graph.num_src, problem.graph.num_dst)
         problem = case.problem(Graph(graph.src, graph.dst, nodes), seed=seed)
-    return problem, Shares(comm, problem.graph, np.random.default_rng(seed), paired)
+    rng = np.random.default_rng(seed)
+    return problem, Shares(comm, problem.graph, rng, paired, **options)
 
 
 def rows_of(phase):

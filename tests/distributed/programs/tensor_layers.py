@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import hashlib
 import pickle
 
 import numpy as np
@@ -15,6 +16,7 @@ from pyops.torch import nn
 
 from ...frameworks.torch.layer_cases import PNA
 from ...support.graphs import drawn
+from .parts import joined
 from .tensor_problems import random_graph
 
 WITHOUT_LOOPS = {"add_self_loops": False}
@@ -40,6 +42,8 @@ OF_WEIGHTS = {
     "EdgeConv": lambda **k: nn.EdgeConv(network(8, 5, 3), **k),
 }
 """Layers without features of edges; some have weights or relations."""
+PAIRS = {n: OF_WEIGHTS[n] for n in ("SAGEConv", "GraphConv", "RGCNConv", "GINConv", "EdgeConv")}
+"""Those that run on parts."""
 
 
 def network(*widths):
@@ -48,9 +52,9 @@ def network(*widths):
     return torch.nn.Sequential(*layers)
 
 
-def layers(comm):
+def layers(comm, **options):
     """Layers on a distributed graph against the same layers on the whole graph."""
-    whole, shares = random_graph(comm)
+    whole, shares = random_graph(comm, **options)
     rng = np.random.default_rng(1)
     x, edge = rng.standard_normal((20, 4)), rng.standard_normal((70, 2))
     rows = {"x": shares.rows["num_dst"], "edge": shares.rows["num_edges"]}
@@ -118,6 +122,44 @@ def layers(comm):
     found = torch.autograd.grad(layer(*given).square().sum(), [*module.parameters()])
     assert all(map(torch.equal, found, sums))
     module.between.forward = inner
+
+
+def layers_in_parts(comm):
+    """Layers on a reproducible graph, and digests of values, gradients and second derivatives."""
+    layers(comm, reproducible=4)
+    _, shares = random_graph(comm, 200, 2000, reproducible=4)
+    graph, rng = shares.graph, np.random.default_rng(1)
+    x, edge = rng.standard_normal((200, 4)), rng.standard_normal((2000, 2))
+    axes = ["num_dst", "num_src", "num_edges"]
+    own = [torch.tensor(shares.of(axis, a)) for axis, a in zip(axes[1:], (x, edge), strict=True)]
+    made = LAYERS | PAIRS | {"Replicated": lambda: model_in_parts(comm, graph)}
+    for name, kind in [*((name, torch.float64) for name in made), ("GATConv", torch.bfloat16)]:
+        torch.manual_seed(0)
+        layer = made[name]().to(kind)
+        leaves = [t.to(kind, copy=True).requires_grad_() for t in own]
+        parameters = [*layer.parameters()]
+        given = leaves if name in LAYERS or name == "Replicated" else leaves[:1]
+        if name == "RGCNConv":
+            given = [leaves[0], (leaves[1][:, 0] > 0).long()]
+        y = layer(given[0], graph, *given[1:])
+        derivative = {"create_graph": True, "materialize_grads": True}
+        found = torch.autograd.grad(y.square().sum(), [*leaves, *parameters], **derivative)
+        counted = [found[0], found[1], *((comm.rank == 0) * g for g in found[2:])]
+        total = sum(g.square().sum() for g in counted)
+        second = torch.autograd.grad(total, [*leaves, *parameters], materialize_grads=True)
+        places = [*axes, *[None] * len(parameters), *axes[1:], *[None] * len(parameters)]
+        for place, a in zip(places, (y, *found, *second), strict=True):
+            whole = np.array(a.detach().double())
+            if place is not None:
+                whole = joined(comm, shares.rows[place], whole)
+            if comm.rank == 0:
+                print(name, kind, place, hashlib.sha256((whole + 0.0).tobytes()).hexdigest()[:12])
+
+
+def model_in_parts(comm, graph):
+    model = stacked()
+    model.before, model.after = (nn.InParts(m, graph) for m in (model.before, model.after))
+    return nn.Replicated(model, comm)
 
 
 def ensembles(comm):

@@ -8,6 +8,7 @@ import pyops.torch as pt
 from ...support import cases
 from ...support.graphs import drawn
 from .operators import TOLERANCES, first_axes
+from .parts import rows_of
 from .shares import Shares, shared_problem
 
 NAMES = [name for name, op in cases.OPERATORS.items() if op.signature.has_graph]
@@ -16,8 +17,8 @@ NAMES = [name for name, op in cases.OPERATORS.items() if op.signature.has_graph]
 class Example:
     """A problem, the rank's shares of it, and its operator on tensors."""
 
-    def __init__(self, comm, case, seed=0, dtype=np.float64):
-        problem, self.shares = shared_problem(comm, case, seed)
+    def __init__(self, comm, case, seed=0, dtype=np.float64, **options):
+        problem, self.shares = shared_problem(comm, case, seed, **options)
         self.comm, self.case = comm, case
         self.whole = problem.map(lambda a: a.astype(dtype))
         self.own = self.shares.of_problem(self.whole)
@@ -59,7 +60,45 @@ class Example:
             assert error <= tolerance * largest, (str(self.case), phase, name, error, largest)
 
 
-def random_graph(comm, nodes=20, entries=70, seed=0):
+def random_graph(comm, nodes=20, entries=70, seed=0, **options):
     """Return a whole graph, the ranges of own nodes, and the distributed graph."""
     whole, rng = drawn(nodes, nodes, entries, seed), np.random.default_rng(seed)
-    return whole, Shares(comm, whole, rng, square=True)
+    return whole, Shares(comm, whole, rng, square=True, **options)
+
+
+def phases(problem, phase):
+    """Return the results of a phase by derivatives of torch."""
+    every = [*problem.op.signature.inputs]
+    names = [n for n in every if problem.arrays[n] is not None]
+    leaves = [torch.tensor(problem.arrays[n], requires_grad=True) for n in names]
+    tangents = [torch.tensor(problem.arrays["h" + n]) for n in names]
+    gy = torch.tensor(problem.arrays["gy"], requires_grad=True)
+
+    def call(*tensors):
+        given = dict(zip(names, tensors, strict=True))
+        inputs = [given.get(n) for n in every]
+        return getattr(pt, problem.op.name)(problem.graph, *inputs, **problem.options)
+
+    if phase == "forward":
+        return [call(*leaves).detach().numpy()]
+    if phase == "jvp":
+        constants = tuple(t.detach() for t in leaves)
+        return [torch.func.jvp(call, constants, tuple(tangents))[1].numpy()]
+    gradients = torch.autograd.grad(call(*leaves), leaves, gy, create_graph=True)
+    if phase == "backward":
+        return _in_order(every, names, leaves, gradients)
+    own, first = rows_of(problem.graph), problem.graph.comm.rank == 0
+    pairs = [
+        (g * h).sum() * (problem.rows(n) in own or first)  # what all ranks hold counts once
+        for n, g, h in zip(names, gradients, tangents, strict=True)
+    ]
+    second = torch.autograd.grad(sum(pairs), [*leaves, gy], allow_unused=True)
+    return _in_order([*every, "gy"], [*names, "gy"], [*leaves, gy], second)
+
+
+def _in_order(every, names, leaves, gradients):
+    """Return the gradients by all inputs as arrays, None for those not given."""
+    pairs = zip(gradients, leaves, strict=True)
+    filled = [torch.zeros_like(x) if g is None else g.detach() for g, x in pairs]
+    held = dict(zip(names, filled, strict=True))
+    return [held[n].numpy() if n in held else None for n in every]

@@ -77,6 +77,17 @@ def refusals(comm):
         dual = tangents.make_dual(x, x)
         with refused(ValueError, "expected the call of rank 0"):
             op(graph, dual if mine else x) if mine else [op(graph, x), comm.sum(1.0)]
+    parts = comm.graph(src, dst, owned=own, reproducible=comm.size)
+    with refused(ValueError, f"{at}pyops.torch.nn.SAGEConv: x: expected num_src=10 rows, got"):
+        nn.SAGEConv(4, 2)(x[1:] if mine else x, parts)
+    with refused(ValueError, f"{at}InParts: argument 0: expected num_edges=10 rows, got"):
+        nn.InParts(torch.nn.Identity(), parts, "edges")(e[1:] if mine else e)
+    with refused(ValueError, f"{at}InParts: expected the call of rank 0"):
+        nn.InParts(torch.nn.Identity(), parts)(x.double() if mine else x)
+    with pytest.raises(TypeError, match="InParts: graph: expected a distributed graph made with"):
+        nn.InParts(torch.nn.Identity(), graph)
+    with pytest.raises(ValueError, match="InParts: rows: expected one of nodes, edges, got 'all'"):
+        nn.InParts(torch.nn.Identity(), parts, "all")
     module = torch.nn.Linear(2, 2)
     torch.nn.init.constant_(module.weight, float(mine))
     torch.nn.init.zeros_(module.bias)

@@ -8,14 +8,14 @@ import pyops.torch as pt
 from pyops.torch import nn
 
 from ...support import cases
-from .tensor_layers import stacked
+from .tensor_layers import model_in_parts, stacked
 from .tensor_problems import NAMES, Example, random_graph
 
 
-def transformations(comm):
+def transformations(comm, names=NAMES, **options):
     """Transformations of torch.func against each other; reverse mode is compared elsewhere."""
-    for name in NAMES:
-        example = Example(comm, cases.representative(name))
+    for name in names:
+        example = Example(comm, cases.representative(name), **options)
         inputs, gy, h = example.tensors(), example.gy, tuple(example.tangents)
         places = tuple(range(len(inputs)))
         leaves = [t.clone().requires_grad_() for t in inputs]
@@ -53,7 +53,10 @@ def transformations(comm):
         batched = torch.autograd.grad(example(*leaves), leaves, ones, is_grads_batched=True)
         for b, e in zip(batched, expected, strict=True):
             assert torch.allclose(b, torch.stack([e, 3 * e]).detach(), 1e-12, 1e-12), name
-    # The rows of a Jacobian are gradients of single elements, of all ranks at once.
+
+
+def jacobians(comm):
+    """The rows of a Jacobian are gradients of single elements, of all ranks at once."""
     whole, shares = random_graph(comm, 3 * comm.size, 30)
     x = torch.ones(shares.graph.num_src, 1, dtype=torch.float64)
     rows = range(shares.graph.num_dst)
@@ -78,11 +81,12 @@ def transformations(comm):
 COMPILED = "gno_conv", "transformer_conv", "degree_normalised", "edge_to_edge"
 
 
-def compiled(comm):
+def compiled(comm, **options):
     """`torch.compile` of whole functions: values, gradients, and second derivatives."""
     for name in COMPILED:
         every = [c for c in cases.variants(cases.OPERATORS[name]) if not c.absent]
-        example = Example(comm, [c for c in every if "image" not in dict(c.choices).values()][-1])
+        case = [c for c in every if "image" not in dict(c.choices).values()][-1]
+        example = Example(comm, case, **options)
         leaves, h = example.tensors(requires_grad=True), example.tangents
 
         def call(*tensors, example=example):
@@ -110,19 +114,28 @@ def compiled(comm):
         )
         _, tangent = torch.func.jvp(call, tuple(constants), tuple(h))
         assert torch.equal(program(*constants), tangent), name
-    compositions(comm, "aot_eager")
-    example = Example(comm, cases.representative("edge_to_edge"))
+    example = Example(comm, cases.representative("edge_to_edge"), **options)
     torch._dynamo.reset()
     program = torch.compile(lambda *t: example(*t), backend="aot_eager", fullgraph=True)
     with pytest.raises(Exception, match="reverse: expected None where torch traces"):
         program(*example.tensors())
 
 
+def in_parts(comm):
+    """Transformations of torch.func and compiled functions on a graph in parts."""
+    names = "gno_conv", "gat", "degree_normalised", "edge_to_edge", "edge_mlp"
+    transformations(comm, names, reproducible=4)
+    compiled(comm, reproducible=3)
+    _, shares = random_graph(comm, reproducible=4)
+    torch.manual_seed(0)
+    compiled_model(model_in_parts(comm, shares.graph), shares.graph)
+
+
 def inductor(comm):
     compositions(comm, "inductor")
 
 
-def compositions(comm, backend):
+def compositions(comm, backend="aot_eager"):
     """Programs of maps between ranks, and of modules whose parameters are replicated."""
     _, shares = random_graph(comm)
     graph = shares.graph
@@ -139,12 +152,16 @@ def compositions(comm, backend):
     found, expected = (torch.autograd.grad(f(*leaves), leaves) for f in (program, composed))
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, 1e-6)
-    model = nn.Replicated(stacked(), comm)
-    sizes = (shares.graph.num_src, 4), (shares.graph.num_edges, 2)
+    compiled_model(nn.Replicated(stacked(), comm), graph, backend)
+
+
+def compiled_model(model, graph, backend="aot_eager"):
+    """Gradients of a compiled model by its parameters against those of the model."""
+    sizes = (graph.num_src, 4), (graph.num_edges, 2)
     x, edge = (torch.ones(size, dtype=torch.float64) for size in sizes)
     program = torch.compile(model, fullgraph=True, backend=backend)
     found, expected = (
-        torch.autograd.grad(f(x, shares.graph, edge).square().sum(), [*model.parameters()])
+        torch.autograd.grad(f(x, graph, edge).square().sum(), [*model.parameters()])
         for f in (program, model)
     )
     largest = max(e.abs().max() for e in expected)

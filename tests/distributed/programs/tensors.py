@@ -17,18 +17,27 @@ from pyops.distributed import Communicator, partition
 
 from ...support import cases
 from ...support.graphs import drawn
+from . import parts
 from .operators import compare
 from .shares import cuts, shared_problem
 from .tensor_checks import checks
 from .tensor_halves import halves
-from .tensor_layers import balanced, ensembles, layers
+from .tensor_layers import balanced, ensembles, layers, layers_in_parts
 from .tensor_points import inside, over_points, over_rows
-from .tensor_problems import NAMES, Example, random_graph
+from .tensor_problems import NAMES, Example, phases, random_graph
 from .tensor_refusals import refusals
-from .tensor_transformations import compiled, inductor, transformations
+from .tensor_transformations import (
+    compiled,
+    compositions,
+    in_parts,
+    inductor,
+    jacobians,
+    transformations,
+)
 
-__all__ = ["balanced", "checks", "compiled", "ensembles", "halves", "inductor", "inside", "layers"]
-__all__ += ["over_points", "over_rows", "refusals", "transformations"]
+__all__ = ["balanced", "checks", "compiled", "compositions", "ensembles", "halves", "in_parts"]
+__all__ += ["inductor", "inside", "jacobians", "layers", "layers_in_parts", "over_points"]
+__all__ += ["over_rows", "refusals", "transformations"]
 
 
 def compare_tensors(comm, case, seed, dtype=np.float64):
@@ -149,8 +158,8 @@ def maps(comm):
     sums = [comm.sum(value.detach()) for value in (linear["sum"][1], linear["sum of numbers"][1])]
     gathered = [None] * comm.size
     dist.all_gather_object(gathered, [linear[n][1].detach() for n in ("sum", "sum of numbers")])
-    for total, parts in zip(sums, zip(*gathered, strict=True), strict=True):
-        assert torch.allclose(total, sum(parts), 1e-14)
+    for total, every in zip(sums, zip(*gathered, strict=True), strict=True):
+        assert torch.allclose(total, sum(every), 1e-14)
     integers = torch.arange(graph.num_src)
     assert graph.exchange(integers).dtype is torch.int64
     rows = comm.take(torch.tensor(whole.dst[shares.rows["num_edges"]]), torch.tensor(numbers))
@@ -159,6 +168,33 @@ def maps(comm):
     (total,) = torch.autograd.grad((comm.rank + 1) * comm.replicated(shared), shared)
     assert total == comm.size * (comm.size + 1) / 2
     assert comm.replicated(3) == 3
+
+
+def digests(comm):
+    """The digests of forward, backward, double backward and jvp."""
+    parts.digests(comm, phases)
+
+
+def same_bits(one, other):
+    """Return whether results have the same bits; None is equal to None alone."""
+    pairs = zip(one, other, strict=True)
+    return all(b is None if a is None else np.array_equal(a, b) for a, b in pairs)
+
+
+def few(comm):
+    """Fewer parts than ranks, and attention weights, as NumPy has them."""
+    whole, rng = drawn(20, 20, 90, 2), np.random.default_rng(comm.size)
+    alone, many = (parts.shared(comm, whole, rng, parts=n) for n in (1, parts.PARTS))
+    for name in parts.NAMES:
+        own = parts.owned(alone, cases.representative(name).problem(whole, seed=4))
+        for phase in cases.PHASES:
+            assert same_bits(phases(own, phase), own.run(phase)), (name, phase)
+    for graph in alone, many:
+        for name in "gat", "gat_v2", "transformer_conv":
+            own = parts.owned(graph, cases.representative(name).problem(whole, seed=4))
+            inputs = own.map(torch.tensor).arguments("forward")
+            found = getattr(pt, name)(*inputs, **own.options, return_attention=True)
+            assert same_bits(found, own.run("forward", return_attention=True)), name
 
 
 def ends(comm):
