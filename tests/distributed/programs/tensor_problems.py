@@ -8,7 +8,6 @@ import pyops.torch as pt
 from ...support import cases
 from ...support.graphs import drawn
 from .operators import TOLERANCES, first_axes
-from .parts import rows_of
 from .shares import Shares, shared_problem
 
 NAMES = [name for name, op in cases.OPERATORS.items() if op.signature.has_graph]
@@ -87,7 +86,7 @@ def phases(problem, phase):
     gradients = torch.autograd.grad(call(*leaves), leaves, gy, create_graph=True)
     if phase == "backward":
         return _in_order(every, names, leaves, gradients)
-    own, first = rows_of(problem.graph), problem.graph.comm.rank == 0
+    own, first = problem.graph._axes, problem.graph.comm.rank == 0
     pairs = [
         (g * h).sum() * (problem.rows(n) in own or first)  # what all ranks hold counts once
         for n, g, h in zip(names, gradients, tangents, strict=True)

@@ -195,6 +195,14 @@ def few(comm):
             inputs = own.map(torch.tensor).arguments("forward")
             found = getattr(pt, name)(*inputs, **own.options, return_attention=True)
             assert same_bits(found, own.run("forward", return_attention=True)), name
+    typed = many.with_edge_ids(np.arange(90)[many.edges] % 4, 4, replicated=True)
+    problem = cases.representative("hetero_basis").problem(whole, seed=4)
+    weight = np.random.default_rng(1).standard_normal((4, problem.arrays["weight"].shape[1]))
+    own = cases.replace(
+        parts.owned(many, problem).having(weight=weight, hweight=weight), graph=typed
+    )
+    for phase in cases.PHASES:
+        assert same_bits(phases(own, phase), own.run(phase)), phase
 
 
 def ends(comm):
