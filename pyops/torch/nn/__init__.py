@@ -30,6 +30,9 @@ from ._functions import segment as segment
 from ._functions import softmax as softmax
 from .bessel_basis_layer import BesselBasisLayer as BesselBasisLayer
 from .cf_conv import CFConv as CFConv
+from .cugraph_conv import CuGraphGATConv as CuGraphGATConv
+from .cugraph_conv import CuGraphRGCNConv as CuGraphRGCNConv
+from .cugraph_conv import CuGraphSAGEConv as CuGraphSAGEConv
 from .dimenet_plus_plus import DimeNetPlusPlus as DimeNetPlusPlus
 from .edge_conv import EdgeConv as EdgeConv
 from .embedding_block import EmbeddingBlock as EmbeddingBlock

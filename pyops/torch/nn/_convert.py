@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from ._messages import PARTS, REDUCTIONS, Messages
+from ._messages import FLOWS, PARTS, REDUCTIONS, Messages
 from ._missing import REPLACEMENTS
 from .cf_conv import CFConv
+from .cugraph_conv import CuGraphGATConv, CuGraphRGCNConv, CuGraphSAGEConv
 from .edge_conv import EdgeConv
 from .gat_conv import GATConv
 from .gatv2_conv import GATv2Conv
@@ -50,6 +51,10 @@ LAYERS: tuple[type[Messages], ...] = (
 """Layers whose originals have the same name in `torch_geometric.nn` or the module of SchNet."""
 BLOCKS = {block.__name__: block for block in (MeshEdgeBlock, MeshNodeBlock)}
 """Blocks whose originals in `physicsnemo` have the same name."""
+CUGRAPH: dict[str, type[Messages]] = {
+    layer.__name__: layer for layer in (CuGraphSAGEConv, CuGraphGATConv, CuGraphRGCNConv)
+}
+"""Layers whose originals, which call pylibcugraphops, have the same name."""
 _Module = TypeVar("_Module", bound=torch.nn.Module)
 _CALLS = "forward", "edge_updater", "explain_message", *PARTS
 
@@ -113,7 +118,7 @@ def convert(model: torch.nn.Module) -> Conversion:
     swapped: dict[str, str] = {}
     left: dict[str, str] = {}
     kinds = _originals()
-    if type(model) in kinds or _block_of(model):
+    if type(model) in kinds or _block_of(model) or _cugraph_of(model):
         raise ValueError(
             f"{caller}: model: expected a module that contains layers, got a layer: use "
             f"pyops.torch.nn.{type(model).__name__}, which loads its state_dict"
@@ -126,6 +131,8 @@ def convert(model: torch.nn.Module) -> Conversion:
         if layer not in made:
             if block := _block_of(layer):
                 made[layer] = _swapped_block(layer, block)
+            elif cugraph := _cugraph_of(layer):
+                made[layer] = _swapped_cugraph(layer, cugraph)
             elif _passes_messages(layer):
                 made[layer] = _refusal(layer, kinds) or _swapped(layer, kinds[type(layer)])
             else:
@@ -162,6 +169,12 @@ def _block_of(layer: torch.nn.Module) -> type[MeshEdgeBlock | MeshNodeBlock] | N
     """Return the replacement for a block of PhysicsNeMo, None for others."""
     kind = type(layer)
     return BLOCKS.get(kind.__name__) if kind.__module__.startswith("physicsnemo.") else None
+
+
+def _cugraph_of(layer: torch.nn.Module) -> type[Messages] | None:
+    """Return the replacement for a layer that calls pylibcugraphops, None for others."""
+    kind = type(layer)
+    return CUGRAPH.get(kind.__name__) if kind.__module__.startswith("torch_geometric.") else None
 
 
 def _places(
@@ -229,6 +242,14 @@ def _swapped(layer: Any, kind: type[Messages]) -> Messages:
         del new._modules["aggr_module"]
         new.aggr_module = None
     return new
+
+
+def _swapped_cugraph(layer: torch.nn.Module, kind: type[Messages]) -> Messages | str:
+    """Return a layer that shares the state of one of pylibcugraphops, or why there is none."""
+    if "forward" in vars(layer):
+        return f"{kind.__name__}: its forward was replaced"
+    plain = {"aggr": "add", "aggr_module": None, "flow": FLOWS[0], "dropout": 0.0, "edge_dim": None}
+    return _sharing(kind, {**plain, **vars(layer)}, _label=f"pyops.torch.nn.{kind.__name__}")
 
 
 def _swapped_block(

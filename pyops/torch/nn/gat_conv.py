@@ -19,7 +19,60 @@ if TYPE_CHECKING:
     from ._messages import Aggr, Flow, Pair, Size
 
 
-class GATConv(Attention):
+class LinearAttention(Attention):
+    """Attention whose scores are linear in the features of both nodes before the activation."""
+
+    negative_slope: float
+    _operator = "gat"
+
+    def _attend(
+        self,
+        edges: Edges,
+        x_src: Tensor,
+        x_dst: Tensor | None,
+        att: tuple[Tensor, Tensor],
+        edge_scores: Tensor | None,
+        mask: Tensor | None,
+        weighted: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the new features, and the attention weights if requested.
+
+        `att` [1, heads, out_channels] has the weights of sources and of destinations.
+        """
+        x, (att_src, att_dst) = x_src, att
+        z = x.new_zeros(edges.num_dst, x.shape[1]) if x_dst is None else x_dst
+
+        def fused() -> Tensor:
+            assert edges.graph is not None
+            block = [att_src.flatten(), att_dst.flatten()]
+            if edge_scores is not None:
+                block.append(x.new_ones(self.heads))
+            return _ops.gat(
+                edges.graph,
+                x,
+                edges.append_spare(z),
+                torch.cat(block),
+                edge_scores,
+                mask,
+                heads=self.heads,
+                concat=self.concat,
+                negative_slope=float(self.negative_slope),
+            )
+
+        def scores() -> Tensor:
+            source = (self._by_heads(x) * att_src).sum(-1)
+            target = edges.append_spare((self._by_heads(z) * att_dst).sum(-1))
+            total = edges.of_sources(source) + target.index_select(0, edges.dst)
+            total = total if edge_scores is None else total + edge_scores
+            return torch.nn.functional.leaky_relu(total, self.negative_slope)
+
+        def values() -> Tensor:
+            return self._by_heads(edges.of_sources(x))
+
+        return self._reduced(edges, fused, scores, values, mask, weighted)
+
+
+class GATConv(LinearAttention):
     r"""Graph attention, a replacement for PyTorch Geometric's ``GATConv``.
 
     .. math::
@@ -57,8 +110,6 @@ class GATConv(Attention):
     ----------
     Velickovic et al., Graph attention networks, arXiv:1710.10903.
     """
-
-    _operator = "gat"
 
     def __init__(
         self,
@@ -163,7 +214,8 @@ class GATConv(Attention):
         scores = self._edge_scores(edges, edge_attr)
         mask = self._mask(edges, x_src, edge_index)
         weighted = bool(return_attention_weights)
-        out, alpha = self._attend(edges, x_src, x_dst, scores, mask, weighted)
+        att = self.att_src, self.att_dst
+        out, alpha = self._attend(edges, x_src, x_dst, att, scores, mask, weighted)
         return self._finished(out, res, edge_index, edges, alpha, mask)
 
     def _edge_scores(self, edges: Edges, edge_attr: Tensor | None) -> Tensor | None:
@@ -186,44 +238,3 @@ class GATConv(Attention):
         except RuntimeError:
             self._explain("edge_attr", self.lin_edge, features)
             raise
-
-    def _attend(
-        self,
-        edges: Edges,
-        x_src: Tensor,
-        x_dst: Tensor | None,
-        edge_scores: Tensor | None,
-        mask: Tensor | None,
-        weighted: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        x = x_src
-        z = x.new_zeros(edges.num_dst, x.shape[1]) if x_dst is None else x_dst
-
-        def fused() -> Tensor:
-            assert edges.graph is not None
-            block = [self.att_src.flatten(), self.att_dst.flatten()]
-            if edge_scores is not None:
-                block.append(x.new_ones(self.heads))
-            return _ops.gat(
-                edges.graph,
-                x,
-                edges.append_spare(z),
-                torch.cat(block),
-                edge_scores,
-                mask,
-                heads=self.heads,
-                concat=self.concat,
-                negative_slope=float(self.negative_slope),
-            )
-
-        def scores() -> Tensor:
-            source = (self._by_heads(x) * self.att_src).sum(-1)
-            target = edges.append_spare((self._by_heads(z) * self.att_dst).sum(-1))
-            total = edges.of_sources(source) + target.index_select(0, edges.dst)
-            total = total if edge_scores is None else total + edge_scores
-            return torch.nn.functional.leaky_relu(total, self.negative_slope)
-
-        def values() -> Tensor:
-            return self._by_heads(edges.of_sources(x))
-
-        return self._reduced(edges, fused, scores, values, mask, weighted)

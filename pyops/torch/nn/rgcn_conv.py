@@ -29,7 +29,97 @@ _LARGE = 2**26
 nodes have edges of most relations."""
 
 
-class RGCNConv(Aggregating):
+class Relational(Aggregating):
+    """Layer that reduces the features of each relation and multiplies them by a matrix of it."""
+
+    num_relations: int
+    num_blocks: int | None
+    comp: Parameter | None
+
+    def _types(self, edges: Edges, given: Tensor | None) -> Tensor:
+        """Return the relations of the edges as int64."""
+        label = f"{self._label}: edge_type"
+        if given is None:
+            raise ValueError(f"{label}: expected the relation of each edge, got None")
+        types = check_device(label, integers(label, given), edges.index.device)
+        if types.shape[0] != edges.count:
+            raise ValueError(
+                f"{label}: expected {edges.count} relations, one for each edge, "
+                f"got {types.shape[0]}"
+            )
+        if not is_tracing(types) and not is_mapped(types) and types.is_cpu and types.numel():
+            held, most = array_of(types), self.num_relations
+            if held.min() < 0 or held.max() >= most:
+                wrong = held[(held < 0) | (held >= most)][0]
+                raise IndexError(f"{label}: expected relations from 0 to {most - 1}, got {wrong}")
+        return types.long()
+
+    def _summed(self, edges: Edges, x: Tensor, types: Tensor, weight: Tensor) -> Tensor:
+        """Return the sums over relations of transformed reductions."""
+        relations = self.num_relations
+        if self.comp is not None:
+            weight = (self.comp @ weight.flatten(1)).view(relations, *weight.shape[1:])
+        x = edges.sources(x)
+        width = weight.shape[-1] if not x.is_floating_point() else x.shape[1]
+        rows = edges.num_dst * relations
+        if self._multiplies_first(edges, x, weight):
+            return self._of_messages(edges, x, types, weight)
+        if not is_tracing(x) and rows * width > _LARGE and rows > 4 * edges.count:
+            return self._one_by_one(edges, x, types, weight)
+        if not x.is_floating_point():
+            each = types * weight.shape[-2] + x.index_select(0, edges.src).long()
+            messages = weight.flatten(0, 1).index_select(0, each)
+            own = torch.arange(edges.count, device=types.device)
+            index = torch.stack([own, edges.dst.long() * relations + types])
+            grouped = Edges(index, None, rows, 1, edges.given)
+            reduced = self._reduced(grouped, messages, None)
+            return reduced.view(-1, relations, width).sum(1)
+        grouped = by_relation(edges, types, relations, x.shape[0])
+        reduced = self._aggregated(grouped, x, None)
+        if self.num_blocks is None:
+            return reduced.view(-1, relations * width) @ weight.flatten(0, 1)
+        reduced = reduced.view(-1, *weight.shape[:3])
+        return torch.einsum("nrbi,rbio->nbo", reduced, weight).flatten(1)
+
+    def _multiplies_first(self, edges: Edges, x: Tensor, weight: Tensor) -> bool:
+        """Return whether products of the edges are fewer than those of nodes and relations."""
+        linear = self.aggr_module is None and self.aggr in _LINEAR and self.num_blocks is None
+        plain = x.is_cpu and x.dtype == weight.dtype and x.dtype in DTYPES
+        packed = isinstance(edges.graph, Graph) and not is_tracing(x)
+        return linear and plain and packed and edges.num_dst * self.num_relations > 2 * edges.count
+
+    def _of_messages(self, edges: Edges, x: Tensor, types: Tensor, weight: Tensor) -> Tensor:
+        """Reduce messages that are products with the matrix of the relation of their edge."""
+        graph = edges.graph
+        assert graph is not None
+        relations = self.num_relations
+        of_types = types_of_sources(edges, types, relations, x.shape[0])
+        share = None
+        if self.aggr == "mean":
+            places = edges.dst.long() * relations + types
+            _, which, counts = torch.unique(places, return_inverse=True, return_counts=True)
+            share = counts.to(x.dtype).reciprocal().index_select(0, which)
+        messages = _ops.segment_matmul(of_types, x, weight)
+        return _ops.aggregate(graph, None, messages, share, reduce="sum")
+
+    def _one_by_one(self, edges: Edges, x: Tensor, types: Tensor, weight: Tensor) -> Tensor:
+        out = weight.new_zeros(edges.num_dst, self.out_channels)
+        for relation in range(self.num_relations):
+            some = replace(edges, index=edges.index[:, types == relation], graph=None)
+            matrix = weight[relation]
+            if not x.is_floating_point():
+                out = out + self._reduced(some, matrix.index_select(0, x), None)
+                continue
+            reduced = self._reduced(some, x, None)
+            if self.num_blocks is None:
+                out = out + reduced @ matrix
+            else:
+                blocks = reduced.view(-1, *matrix.shape[:2])
+                out = out + torch.einsum("nbi,bio->nbo", blocks, matrix).flatten(1)
+        return out
+
+
+class RGCNConv(Relational):
     r"""Relational graph convolution, a replacement for PyTorch Geometric's ``RGCNConv``.
 
     .. math::
@@ -63,7 +153,6 @@ class RGCNConv(Aggregating):
     """
 
     weight: Parameter
-    comp: Parameter | None
     root: Parameter | None
     bias: Parameter | None
 
@@ -133,7 +222,7 @@ class RGCNConv(Aggregating):
         ends = left.shape[0], right.shape[0]
         like = left if left.is_floating_point() else self.weight
         edges = self._edges_between(edge_index, ends, like, self.in_channels_l)
-        out = self._summed(edges, left, self._types(edges, edge_type))
+        out = self._summed(edges, left, self._types(edges, edge_type), self.weight)
         if self.root is not None:
             floating = right.is_floating_point()
             out = out + (right @ self.root if floating else self.root.index_select(0, right))
@@ -159,89 +248,6 @@ class RGCNConv(Aggregating):
         elif self.num_blocks is not None:
             raise ValueError(f"{self._label}: x: expected features where num_blocks is given")
         return left, right
-
-    def _types(self, edges: Edges, given: Tensor | None) -> Tensor:
-        """Return the relations of the edges as int64."""
-        label = f"{self._label}: edge_type"
-        if given is None:
-            raise ValueError(f"{label}: expected the relation of each edge, got None")
-        types = check_device(label, integers(label, given), edges.index.device)
-        if types.shape[0] != edges.count:
-            raise ValueError(
-                f"{label}: expected {edges.count} relations, one for each edge, "
-                f"got {types.shape[0]}"
-            )
-        if not is_tracing(types) and not is_mapped(types) and types.is_cpu and types.numel():
-            held, most = array_of(types), self.num_relations
-            if held.min() < 0 or held.max() >= most:
-                wrong = held[(held < 0) | (held >= most)][0]
-                raise IndexError(f"{label}: expected relations from 0 to {most - 1}, got {wrong}")
-        return types.long()
-
-    def _summed(self, edges: Edges, x: Tensor, types: Tensor) -> Tensor:
-        """Return the sums over relations of transformed reductions."""
-        relations = self.num_relations
-        weight: Tensor = self.weight
-        if self.comp is not None:
-            weight = (self.comp @ weight.flatten(1)).view(relations, *weight.shape[1:])
-        x = edges.sources(x)
-        width = weight.shape[-1] if not x.is_floating_point() else x.shape[1]
-        rows = edges.num_dst * relations
-        if self._multiplies_first(edges, x, weight):
-            return self._of_messages(edges, x, types, weight)
-        if not is_tracing(x) and rows * width > _LARGE and rows > 4 * edges.count:
-            return self._one_by_one(edges, x, types, weight)
-        if not x.is_floating_point():
-            each = types * self.in_channels_l + x.index_select(0, edges.src).long()
-            messages = weight.flatten(0, 1).index_select(0, each)
-            own = torch.arange(edges.count, device=types.device)
-            index = torch.stack([own, edges.dst.long() * relations + types])
-            grouped = Edges(index, None, rows, 1, edges.given)
-            reduced = self._reduced(grouped, messages, None)
-            return reduced.view(-1, relations, width).sum(1)
-        grouped = by_relation(edges, types, relations, x.shape[0])
-        reduced = self._aggregated(grouped, x, None)
-        if self.num_blocks is None:
-            return reduced.view(-1, relations * width) @ weight.flatten(0, 1)
-        reduced = reduced.view(-1, *weight.shape[:3])
-        return torch.einsum("nrbi,rbio->nbo", reduced, weight).flatten(1)
-
-    def _multiplies_first(self, edges: Edges, x: Tensor, weight: Tensor) -> bool:
-        """Return whether products of the edges are fewer than those of nodes and relations."""
-        linear = self.aggr_module is None and self.aggr in _LINEAR and self.num_blocks is None
-        plain = x.is_cpu and x.dtype == weight.dtype and x.dtype in DTYPES
-        packed = isinstance(edges.graph, Graph) and not is_tracing(x)
-        return linear and plain and packed and edges.num_dst * self.num_relations > 2 * edges.count
-
-    def _of_messages(self, edges: Edges, x: Tensor, types: Tensor, weight: Tensor) -> Tensor:
-        """Reduce messages that are products with the matrix of the relation of their edge."""
-        graph = edges.graph
-        assert graph is not None
-        relations = self.num_relations
-        of_types = types_of_sources(edges, types, relations, x.shape[0])
-        share = None
-        if self.aggr == "mean":
-            places = edges.dst.long() * relations + types
-            _, which, counts = torch.unique(places, return_inverse=True, return_counts=True)
-            share = counts.to(x.dtype).reciprocal().index_select(0, which)
-        messages = _ops.segment_matmul(of_types, x, weight)
-        return _ops.aggregate(graph, None, messages, share, reduce="sum")
-
-    def _one_by_one(self, edges: Edges, x: Tensor, types: Tensor, weight: Tensor) -> Tensor:
-        out = weight.new_zeros(edges.num_dst, self.out_channels)
-        for relation in range(self.num_relations):
-            some = replace(edges, index=edges.index[:, types == relation], graph=None)
-            matrix = weight[relation]
-            if not x.is_floating_point():
-                out = out + self._reduced(some, matrix.index_select(0, x), None)
-                continue
-            reduced = self._reduced(some, x, None)
-            if self.num_blocks is None:
-                out = out + reduced @ matrix
-            else:
-                blocks = reduced.view(-1, *matrix.shape[:2])
-                out = out + torch.einsum("nbi,bio->nbo", blocks, matrix).flatten(1)
-        return out
 
     def __repr__(self) -> str:
         """Return the text of the original layer."""

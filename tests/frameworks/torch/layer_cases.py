@@ -205,6 +205,9 @@ CASES = {
     ),
     "RGCNConv": (lambda: module(nn.RGCNConv(4, 3, 3, num_bases=2)), with_types),
     "RGCNConv blocks": (lambda: module(nn.RGCNConv(4, 2, 3, num_blocks=2, aggr="max")), with_types),
+    "CuGraphSAGEConv": (lambda: module(nn.CuGraphSAGEConv(4, 3)), on_nodes),
+    "CuGraphGATConv": (lambda: module(nn.CuGraphGATConv(4, 3, 2)), on_nodes),
+    "CuGraphRGCNConv": (lambda: module(nn.CuGraphRGCNConv(4, 3, 3, 2)), with_types),
     "RGCNConv rows": (
         lambda: Call(nn.RGCNConv(9, 3, 3), lambda f, x, i, t: f(torch.arange(x.shape[0]), i, t)),
         with_types,

@@ -26,6 +26,7 @@ REFUSED = {
     "GATConv weights": r"layer \(GATConv\): return_attention_weights: expected None",
     "GATConv max": r"layer \(GATConv\): aggr: expected add, sum or mean, got max",
     "GCNConv mul": r"layer \(GCNConv\): aggr: expected one that commutes with normalisation",
+    **{f"CuGraph{kind}Conv": UNKNOWN for kind in ("SAGE", "GAT", "RGCN")},
     "RGCNConv rows": "must be Number, not Rows",
     "NeighborSearch": UNKNOWN,
     "softmax": UNKNOWN,
