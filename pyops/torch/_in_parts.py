@@ -73,11 +73,14 @@ class NodeParts(Blocks):
         """Return the rows of each part, or its copy."""
         if axis == "num_src" and self._shares is not None:
             tensor = scaled_rows(tensor, self._shares)
+        found: Sequence[Tensor]
         if axis not in self._axes:
-            return torch.unbind(tensor)
-        sizes = {"num_src": self._sources, "num_dst": self._rows}.get(axis, self._entries)
-        rows = tensor if axis in ("num_src", "num_dst") else tensor.index_select(0, self._order)
-        return torch.split(rows, sizes)
+            found = torch.unbind(tensor)
+        else:
+            sizes = {"num_src": self._sources, "num_dst": self._rows}.get(axis, self._entries)
+            by_entry = axis not in ("num_src", "num_dst")
+            found = torch.split(tensor.index_select(0, self._order) if by_entry else tensor, sizes)
+        return found
 
     def joined(self, axis: str, rows: Sequence[Tensor]) -> Tensor:
         """Return the rows of this rank from those of the parts."""
@@ -107,9 +110,12 @@ class PairParts(Blocks):
 
     def split(self, axis: str, tensor: Tensor) -> Sequence[Tensor]:
         """Return the rows of each part, or its copy."""
+        found: Sequence[Tensor]
         if axis != "num_edges":
-            return torch.unbind(tensor)
-        return torch.split(tensor.index_select(0, self._order), self._sizes)
+            found = torch.unbind(tensor)
+        else:
+            found = torch.split(tensor.index_select(0, self._order), self._sizes)
+        return found
 
     def joined(self, axis: str, rows: Sequence[Tensor]) -> Tensor:
         """Return the rows of the edges of this rank, before those of others are sent."""
