@@ -28,7 +28,9 @@ FUNCTIONS = {
 }
 AGGREGATING = "GCNConv", "SAGEConv", "GraphConv", "GINConv"
 NAMES = [*FUNCTIONS, *GRAPH_LAYERS, "NNConv", "GATConv mean", "NNConv mean", "GATConv edges"]
-NAMES += [*AGGREGATING, "GCNConv mean", "GraphConv weights", "RGCNConv"]
+RELATIONAL = "RGCNConv", "CuGraphRGCNConv"
+NAMES += [*AGGREGATING, "GCNConv mean", "GraphConv weights", *RELATIONAL, "CuGraphGATConv"]
+NAMES += ["CuGraphSAGEConv"]
 
 
 @pytest.fixture
@@ -48,14 +50,14 @@ def call_of(name):
         return FUNCTIONS[name], torch.nn.Identity()
     kind, _, what = name.partition(" ")
     options = {"aggr": "mean"} if what == "mean" else {"edge_dim": 9} if what == "edges" else {}
-    arguments = (9, 4) if kind in AGGREGATING else (9, 4, 2)
+    arguments = (9, 4) if kind in (*AGGREGATING, "CuGraphSAGEConv") else (9, 4, 2)
     others = {"NNConv": (9, 4, torch.nn.Linear(9, 36)), "GINConv": (torch.nn.Linear(9, 4),)}
-    arguments = (others | {"RGCNConv": (9, 4, 3)}).get(kind, arguments)
+    arguments = (others | dict.fromkeys(RELATIONAL, (9, 4, 3))).get(kind, arguments)
     torch.manual_seed(0)
     module = getattr(nn, kind)(*arguments, **options).double()
     if kind == "NNConv" or what == "edges":
         return lambda x, given: module(x[:NODES], given[2], x), module
-    if kind == "RGCNConv":
+    if kind in RELATIONAL:
         return lambda x, given: module(x[:NODES], given[2], torch.arange(EDGES) % 3), module
     if what == "weights":
         return lambda x, given: module(x[:NODES], given[2], x[:, 0]), module

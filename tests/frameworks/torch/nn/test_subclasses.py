@@ -141,10 +141,19 @@ CALLS = {
         [INDEX],
     ),
     "PNAConv": (lambda x, index: NEIGHBOURHOODS(x[:NODES, :4], index), [INDEX]),
-    "RGCNConv": (
-        lambda x, index: layer("RGCNConv", 4, 3, 3)(x[:NODES, :4], index, torch.arange(EDGES) % 3),
-        [INDEX],
-    ),
+    **{
+        name: (lambda x, index, name=name: layer(name, 4, 3)(x[:NODES, :4], index), [INDEX])
+        for name in ("CuGraphSAGEConv", "CuGraphGATConv")
+    },
+    **{
+        name: (
+            lambda x, index, name=name: layer(name, 4, 3, 3)(
+                x[:NODES, :4], index, torch.arange(EDGES) % 3
+            ),
+            [INDEX],
+        )
+        for name in ("RGCNConv", "CuGraphRGCNConv")
+    },
     "CFConv": (
         lambda x, index: CONTINUOUS(x[:NODES, :4], index, FEATURES[:, 0], FEATURES),
         [INDEX],
