@@ -85,6 +85,15 @@ def layer(kind, *arguments, form="tensor", call=None, **given):
     return lambda: (made(kind, *arguments, **given), call, inputs, [FORMS[form]()])
 
 
+def relational(kind):
+    return lambda: (
+        made(kind, 4, 3, 2),
+        lambda layer, x, index, types: layer(x, index, types),
+        [X],
+        [edges(), edges()[0] % 2],
+    )
+
+
 def with_features(layer, x, features, index):
     return layer(x, index, features)
 
@@ -180,12 +189,10 @@ LAYERS = {
         [edges()],
     ),
     "PNAConv": layer("PNAConv", 4, 3, ["mean", "std", "max"], ["linear"], torch.tensor([1, 2, 3])),
-    "RGCNConv": lambda: (
-        made("RGCNConv", 4, 3, 2),
-        lambda layer, x, index, types: layer(x, index, types),
-        [X],
-        [edges(), edges()[0] % 2],
-    ),
+    "CuGraphSAGEConv": layer("CuGraphSAGEConv", 4, 3),
+    "CuGraphGATConv": layer("CuGraphGATConv", 4, 3, heads=2),
+    "RGCNConv": relational("RGCNConv"),
+    "CuGraphRGCNConv": relational("CuGraphRGCNConv"),
     "RGCNConv of rows": lambda: (
         made("RGCNConv", NODES, 3, 2),
         lambda layer, x, index, types: layer(None, index, types) * x.sum(),
