@@ -88,9 +88,10 @@ def digests():
     ).stdout
 
 
-@pytest.mark.parametrize(
-    ("ranks", "threads"), [(1, 2), (2, 1), (3, 1), pytest.param(3, 2, marks=pytest.mark.slow)]
-)
+SLOW = [pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((2, 1), (3, 2))]
+
+
+@pytest.mark.parametrize(("ranks", "threads"), [(1, 2), (3, 1), *SLOW])
 def test_same_bits(tmp_path, digests, ranks, threads):
     """Tensors on a graph in parts have the bits of NumPy, for any number of ranks and threads."""
     pytest.importorskip("mpi4py")
@@ -105,7 +106,7 @@ def test_same_bits(tmp_path, digests, ranks, threads):
 def test_layers_in_parts(tmp_path):
     """Layers and modules on a graph in parts, in the same bits on any number of ranks."""
     found = []
-    for ranks in 1, 2, 3:
+    for ranks in 1, 3:
         folder = tmp_path / str(ranks)
         folder.mkdir()
         with started(ranks, *program(folder, "layers_in_parts")) as processes:
@@ -113,7 +114,7 @@ def test_layers_in_parts(tmp_path):
         assert [process.returncode for process in processes] == [0] * ranks, "\n".join(texts)
         found.append(texts[0].splitlines())
     assert len(found[0]) > 200
-    assert found[1] == found[2] == found[0]
+    assert found[1] == found[0]
 
 
 FAILURES = {"exit": "has ended", "kill": "has ended", "sleep": "Timed out"}
