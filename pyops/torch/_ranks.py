@@ -37,7 +37,7 @@ from ._maps import calls_of, mapped
 from ._transfers import GhostRows, PartRows, Replicas, TakenRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -286,11 +286,7 @@ class Distributed:
         if not graph.comm._inside:
             _replace(given, same, lambda some: replicated_by(graph.comm, label, some))
         if numbers:
-            pairs = graph._pairs()
-            rows = {f"{label}: {n}": (n, pairs.exchange(r)) for n, r in numbers.items()}
-            numbers = graph.comm._together(
-                label, lambda: {n: pairs.local(text, r) for text, (n, r) in rows.items()}
-            )
+            numbers = self._among_pairs(graph, numbers)
         if blocks is not None:
             _replace(given, same, lambda some: _dealt(parts, label, some))
             calls = self._on_parts(blocks, given, options, numbers)
@@ -309,6 +305,19 @@ class Distributed:
             return y
         alphas = [self._run("attention", g, _detached(some), o) for g, some, o in calls]
         return y, alphas[0] if blocks is None else blocks.joined("num_entries", alphas)
+
+    def _among_pairs(
+        self, graph: DistributedGraph, numbers: Mapping[str, Counts]
+    ) -> dict[str, Counts]:
+        """Return row numbers of own edges as numbers among the edges of the rank's pairs."""
+        label, pairs = self._front_end.label, graph._pairs()
+        rows = {f"{label}: {n}": (n, pairs.exchange(r)) for n, r in numbers.items()}
+
+        def local() -> dict[str, Counts]:
+            return {n: pairs.local(text, r) for text, (n, r) in rows.items()}
+
+        found: dict[str, Counts] = graph.comm._together(label, local)
+        return found
 
     def _on_rank(
         self,

@@ -164,7 +164,11 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "changed", "kind", "text"), REFUSALS, ids=str)
+@pytest.mark.parametrize(
+    ("name", "options", "changed", "kind", "text"),
+    REFUSALS,
+    ids=[f"{r[0]} {r[-1]}" for r in REFUSALS],
+)
 def test_refusals(name, options, changed, kind, text):
     x, index, *rest = arguments(name)
     given = {"x": x, "edge_index": index}

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from ._messages import Messages
 
 
+def _check_reduction(layer: str, aggr: str, known: tuple[str, ...]) -> None:
+    """Refuse reductions that the original layer lacks."""
+    if aggr not in known:
+        raise ValueError(
+            f"pyops.torch.nn.{layer}: aggr: expected one of {', '.join(known)}, got {aggr!r}"
+        )
+
+
 def _destinations(layer: Messages, x: Tensor, edge_index: EdgeIndex, degree: int | None) -> int:
     """Return the number of destinations: the first nodes, or all."""
     if degree is not None:
@@ -87,11 +95,7 @@ class CuGraphSAGEConv(Aggregating):
         project: bool = False,
         bias: bool = True,
     ) -> None:
-        if aggr not in ("mean", "sum", "min", "max"):
-            raise ValueError(
-                "pyops.torch.nn.CuGraphSAGEConv: aggr: expected one of mean, sum, min, max, "
-                f"got {aggr!r}"
-            )
+        _check_reduction("CuGraphSAGEConv", aggr, ("mean", "sum", "min", "max"))
         super().__init__(aggr, "source_to_target", {})
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -256,6 +260,7 @@ class CuGraphRGCNConv(Relational):
     arXiv:1703.06103.
     """
 
+    in_channels: int
     bias: Parameter | None
     num_blocks = None
     _takes_pairs = False
@@ -270,11 +275,7 @@ class CuGraphRGCNConv(Relational):
         root_weight: bool = True,
         bias: bool = True,
     ) -> None:
-        if aggr not in ("mean", "add", "sum"):
-            raise ValueError(
-                "pyops.torch.nn.CuGraphRGCNConv: aggr: expected one of mean, add, sum, "
-                f"got {aggr!r}"
-            )
+        _check_reduction("CuGraphRGCNConv", aggr, ("mean", "add", "sum"))
         super().__init__(aggr, "source_to_target", {})
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -320,20 +321,10 @@ class CuGraphRGCNConv(Relational):
             Accepted but unused; the edges determine it.
         """
         count = _destinations(self, x, edge_index, max_num_neighbors)
-        if x.shape[1] != self.in_channels:
-            raise ValueError(
-                f"{self._label}: x: expected {self.in_channels} columns, got shape {tuple(x.shape)}"
-            )
+        self._check_width(x, self.in_channels)
         edges = self._edges_between(edge_index, (x.shape[0], count), x, x.shape[1])
         matrices = self.weight[:-1] if self.root_weight else self.weight
         out = self._summed(edges, x, self._types(edges, edge_type), matrices)
         if self.root_weight:
             out = out + x[:count] @ self.weight[-1]
         return out if self.bias is None else out + self.bias
-
-    def __repr__(self) -> str:
-        """Return the text of the original layer."""
-        return (
-            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, "
-            f"num_relations={self.num_relations})"
-        )

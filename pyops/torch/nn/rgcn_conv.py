@@ -118,6 +118,20 @@ class Relational(Aggregating):
                 out = out + torch.einsum("nbi,bio->nbo", blocks, matrix).flatten(1)
         return out
 
+    def _check_width(self, x: Tensor, width: int) -> None:
+        """Refuse features of another width."""
+        if x.shape[1] != width:
+            raise ValueError(
+                f"{self._label}: x: expected {width} columns, got shape {tuple(x.shape)}"
+            )
+
+    def __repr__(self) -> str:
+        """Return the text of the original layer."""
+        return (
+            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, "
+            f"num_relations={self.num_relations})"
+        )
+
 
 class RGCNConv(Relational):
     r"""Relational graph convolution, a replacement for PyTorch Geometric's ``RGCNConv``.
@@ -240,18 +254,7 @@ class RGCNConv(Relational):
                 integers(f"{self._label}: x", tensor)
         if left.is_floating_point():
             found, _ = self._pair((left, right))
-            if found.shape[1] != self.in_channels_l:
-                raise ValueError(
-                    f"{self._label}: x: expected {self.in_channels_l} columns, "
-                    f"got shape {tuple(found.shape)}"
-                )
+            self._check_width(found, self.in_channels_l)
         elif self.num_blocks is not None:
             raise ValueError(f"{self._label}: x: expected features where num_blocks is given")
         return left, right
-
-    def __repr__(self) -> str:
-        """Return the text of the original layer."""
-        return (
-            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, "
-            f"num_relations={self.num_relations})"
-        )
