@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 
 def draw(path, test, fine, predictions, losses, errors):
@@ -47,7 +48,12 @@ def draw_flows(figure, meshes, predictions):
     for columns in ([0], [1, 2], [3]):
         picture = axes[0, columns[0]].picture
         figure.colorbar(
-            picture, ax=axes[:, columns], location="bottom", aspect=22 * len(columns), pad=0.02
+            picture,
+            ax=axes[:, columns],
+            location="bottom",
+            aspect=22 * len(columns),
+            pad=0.02,
+            ticks=MaxNLocator(4 * len(columns)),
         )
 
 
