@@ -8,8 +8,10 @@ import pytest
 
 import pyops
 
-from ..support.cases import SOFTMAX, Case
+from ..reference import reference
+from ..support.cases import PHASES, SOFTMAX, Case
 from ..support.compare import assert_close
+from ..support.graphs import shared
 from ..support.programs import run
 
 ONES = 2**25
@@ -89,6 +91,18 @@ def test_more_matrix_elements_than_int32_counts():
         by_coords, by_params, *_ = large.run(phase, wanted=wanted)
         assert not by_coords[:-6].any()
         assert_close([by_coords[-6:], by_params], small.run(phase, wanted=wanted)[:2], 1e-6)
+
+
+@pytest.mark.parametrize("name", [*EDGE_ARRAYS, "edge_to_edge"])
+def test_edges_of_several_segments(name):
+    """Sums over 1,025 entries have segments of 1,024 and of a single entry."""
+    edges = np.repeat(range(8), [1025, 1025, 1, 2, 1, 2, 1, 1])
+    src, dst = np.array([[0, 1, 2, 0, 3, 0, 4, 2], [1, 0, 0, 2, 0, 3, 0, 1]])[:, edges]
+    graph = shared(src, dst, edges, 5, 5, 8)
+    choices = CHOICES.get(name, (("exclude", "image"),))
+    problem = Case(name, choices, ABSENT.get(name, ())).problem(graph)
+    for phase in PHASES:
+        assert_close(problem.run(phase), reference(problem, phase), 1e-11)
 
 
 @pytest.fixture(scope="module")
