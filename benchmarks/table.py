@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -113,11 +114,12 @@ def ratio(ours: Row | None, peers: list[Row]) -> float | None:
 
 
 def grid(operators: list[str]) -> Iterator[tuple[str, int, int]]:
-    for edges in EDGES:
-        for width in WIDTHS:
-            for operator in operators:
-                if case(operator, edges, width):
-                    yield operator, edges, width
+    """Yield the operators, sizes and widths; sizes and widths that are both common come first."""
+    places = sorted(product(range(len(EDGES)), range(len(WIDTHS))), key=sum)
+    for size, width in places:
+        for operator in operators:
+            if case(operator, EDGES[size], WIDTHS[width]):
+                yield operator, EDGES[size], WIDTHS[width]
 
 
 def arguments() -> argparse.Namespace:
