@@ -175,6 +175,7 @@ class Operator:
         self.name = name
         self.signature = signature = Signature.read(OPS / f"{name}.py")
         self.where = signature.where
+        self.equal = [(flag, *sizes) for flag, sizes in signature.equal.items()]
         self.at_most, self.also, self.one_of = signature.at_most, signature.also, signature.one_of
         self.by_sample = {n: _matrix(shape) for n, shape in signature.by_sample.items()}
         # The argument by which Fortran distinguishes the precisions cannot be optional.

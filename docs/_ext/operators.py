@@ -154,6 +154,8 @@ def sizes(op: Operator) -> Iterator[str]:
         what = f"{absent} ``{word}``" if case != word else f"with ``{word}``"
         equal = " and ".join(f"``{n} = {getattr(s, 'text', s)}``" for n, s in found.items())
         yield f"* {equal} {what}."
+    for flag, both in signature.equal.items():
+        yield f"* ``{' = '.join(both)}`` with ``{flag}``."
     for name, most in signature.at_most.items():
         yield f"* ``{name}`` is at most ``{most}``."
     if signature.one_of:

@@ -330,6 +330,12 @@ def solve_sizes(
                     f"{caller}: {slot.label}: expected {name} <= {most}, got {name}={known[name]} "
                     f"and {most}={known[most]} from shape {shape}"
                 )
+    for flag, (one, other) in signature.equal.items():
+        if options[flag] and known[one] != known[other]:
+            raise ValueError(
+                f"{caller}: {flag}: expected {one} = {other}, got {one}={known[one]} "
+                f"and {other}={known[other]}"
+            )
 
 
 def _names(shape: Shape) -> frozenset[str]:

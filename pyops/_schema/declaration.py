@@ -136,11 +136,12 @@ class Signature:
     arrays, each with its name after the shape.
 
     `where` gives, for a choice, the sizes that follow from it, likewise for "flag" and "no flag",
-    and for "no input" if that input is absent; `at_most`, for a size, another one that it may not
-    exceed; `by_sample` the shapes of gradients that are also available per sample; `also` further
-    names of the gradients in Fortran; `attention` the shape of the weights that the call returns
-    on request; `keeps` the shape of the intermediates that forward stores for the derivatives;
-    `one_of` the optional inputs of which one must be given.
+    and for "no input" if that input is absent; `equal`, for a flag, two sizes that must be equal if
+    it is set; `at_most`, for a size, another one that it may not exceed; `by_sample` the shapes of
+    gradients that are also available per sample; `also` further names of the gradients in Fortran;
+    `attention` the shape of the weights that the call returns on request; `keeps` the shape of the
+    intermediates that forward stores for the derivatives; `one_of` the optional inputs of which one
+    must be given.
 
     The others are about the kernels. `sizes` gives the order of their sizes, unless it is that of
     the axes; `reads` the index arrays that they take, for each phase, see `interface`; `unread`
@@ -158,6 +159,7 @@ class Signature:
         returns: str,
         *,
         where: Mapping[str, Mapping[str, str]] | None = None,
+        equal: Mapping[str, tuple[str, str]] | None = None,
         at_most: Mapping[str, str] | None = None,
         by_sample: Mapping[str, str] | None = None,
         also: Mapping[str, str] | None = None,
@@ -201,6 +203,7 @@ class Signature:
             choice: {name: Size(text) for name, text in sizes.items()}
             for choice, sizes in (where or {}).items()
         }
+        self.equal = dict(equal or {})
         self.at_most = dict(at_most or {})
         self.also = dict(also or {})
         self.by_sample = {name: parse_shape(text) for name, text in (by_sample or {}).items()}

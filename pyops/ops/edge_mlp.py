@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         "none": {"norm_rows": "0"},
         "layer": {"norm_rows": "2"},
     },
+    equal={"residual": ("out_features", "edge_width")},
     reads={
         "forward": "in in_order",
         "backward": "shared in in_order id",
@@ -43,6 +44,7 @@ def edge_mlp(
     depth: Annotated[int, Between(1, 64)] = 1,
     activation: Literal["relu", "silu", "gelu", "tanh"] = "relu",
     norm: Literal["none", "layer"] = "none",
+    residual: bool = False,
 ) -> Annotated[Array, "num_entries, out_features"]:
     r"""Network of several layers of each entry, from the features of its nodes and edge.
 
@@ -51,7 +53,9 @@ def edge_mlp(
               h_1 = \operatorname{act}
               (W_\text{src} x_j + W_\text{dst} z_i + W_\text{edge} f_e + b_1)
 
-    for e = (j -> i).
+    for e = (j -> i); with `residual` the features of the edge are added:
+
+    .. math:: y_e = \operatorname{norm}(W_{d+1} h_d + b_{d+1}) + f_e
 
     The edge update of mesh networks: the same as a network of ``(x[src], z[dst], f)`` joined, of
     which no array exists but the result. `aggregate` sums the results by destination;
@@ -78,6 +82,9 @@ def edge_mlp(
         Activation of the hidden layers; gelu is exact, with the error function.
     norm : {"none", "layer"}
         Whether the last layer is followed by a layer norm, with epsilon = 1e-5.
+    residual : bool
+        Whether y_e includes f_e, added after the norm; `edge_features` must then be given, and as
+        wide as the results.
 
     Returns
     -------

@@ -9,7 +9,7 @@ import pyops
 from pyops import blocks
 
 from ..reference.activations import EXACT
-from ..support.graphs import drawn
+from ..support.graphs import drawn, shared
 
 SRC, DST, EDGE, H, OUT = 3, 2, 4, 5, 6
 GRAPH = drawn(20, 15, 60)
@@ -53,6 +53,53 @@ def test_what_it_computes(rng, activation, depth, norm):
         found = pyops.edge_network(GRAPH, x, params, z, f, reduce=reduce, **options)
         expected = pyops.aggregate(GRAPH, edge=y, reduce=reduce)
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("ids", [np.arange(60)[::-1], np.arange(60) % 25])
+def test_residual(rng, ids):
+    """The features of the edge of each entry, added to its results, tangents and gradients."""
+    graph = shared(GRAPH.src, GRAPH.dst, ids, 20, 15, 61)
+    x, z, f, hf = (rng.standard_normal((rows, EDGE)) for rows in (20, 15, 61, 61))
+    params = rng.standard_normal(H * (3 * EDGE + 1) + EDGE * (H + 3))
+    options = {"hidden": H, "norm": "layer", "activation": "tanh"}
+    gy, start = rng.standard_normal((2, 60, EDGE))
+    given = graph, x, params, z, f
+
+    def calls(op, **options):
+        yield op(*given, out=start.copy(), accumulate=True, **options)
+        yield op.jvp(*given, None, None, None, hf, **options)
+        first = op.backward(*given, gy, **options)
+        second = op.double_backward(*given, gy, None, None, None, hf, **options)
+        yield from (*first, *second)
+
+    found = [*calls(pyops.edge_mlp, residual=True, **options)]
+    expected = [*calls(pyops.edge_mlp, **options)]
+    ids = graph.edge_ids
+    expected[0] += f[ids]
+    expected[1] += hf[ids]
+    np.add.at(expected[5], ids, gy)
+    expected[-1] += hf[ids]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("phase", ["forward", "backward", "jvp"])
+def test_residual_of_another_width(rng, phase):
+    """Features are added to results of their width, or to none."""
+    function = pyops.edge_mlp if phase == "forward" else getattr(pyops.edge_mlp, phase)
+    caller = "edge_mlp" if phase == "forward" else f"edge_mlp.{phase}"
+    x, z, f = features(rng)
+    options = {"hidden": H, "residual": True}
+    for features_of_edges, width in (f, EDGE), (None, 0):
+        params = np.ones(H * (SRC + DST + width + 1) + OUT * (H + 1))
+        given = [GRAPH, x, params, z, features_of_edges]
+        more = {"backward": [np.ones((60, OUT))], "jvp": [x, None, None, None]}.get(phase, [])
+        message = (
+            rf"^{caller}: residual: expected out_features = edge_width, "
+            f"got out_features={OUT} and edge_width={width}$"
+        )
+        with pytest.raises(ValueError, match=message):
+            function(*given, *more, **options)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])

@@ -10,7 +10,9 @@ def forward(graph, x_src, params, x_dst, edge_features, **options):
     return _layers(graph, x_src, params, x_dst, edge_features, **options)[-1]
 
 
-def backward(graph, x_src, params, x_dst, edge_features, gy, *, activation, norm, **sizes):
+def backward(
+    graph, x_src, params, x_dst, edge_features, gy, *, activation, norm, residual=False, **sizes
+):
     options = {"activation": activation, "norm": norm, **sizes}
     inputs, weights, scale, z, h, centred, deviation, _ = _layers(
         graph, x_src, params, x_dst, edge_features, **options
@@ -33,7 +35,10 @@ def backward(graph, x_src, params, x_dst, edge_features, gy, *, activation, norm
     rows = iter(gx)
     gsrc = total(graph.src, graph.num_src, next(rows))
     gdst = None if x_dst is None else total(graph.dst, graph.num_dst, next(rows))
-    gedge = None if edge_features is None else total(graph.edge_ids, graph.num_edges, next(rows))
+    gedge = None
+    if edge_features is not None:
+        gentry = next(rows) + (gy if residual else 0)
+        gedge = total(graph.edge_ids, graph.num_edges, gentry)
     return gsrc, np.concatenate([*first, g.sum(0), *parts, *last]), gdst, gedge
 
 
@@ -43,7 +48,9 @@ def preactivations(graph, x_src, params, x_dst, edge_features, **options):
     return np.concatenate(z[:-1], axis=1)
 
 
-def _layers(graph, x_src, params, x_dst, edge_features, *, hidden, depth, activation, norm):
+def _layers(
+    graph, x_src, params, x_dst, edge_features, *, hidden, depth, activation, norm, residual=False
+):
     """Return inputs, weights, scale, all layers, their norm and the result."""
     inputs = [x_src[graph.src]]
     inputs += [] if x_dst is None else [x_dst[graph.dst]]
@@ -76,4 +83,6 @@ def _layers(graph, x_src, params, x_dst, edge_features, *, hidden, depth, activa
         centred = y - y.mean(1, keepdims=True)
         deviation = np.sqrt((centred**2).mean(1, keepdims=True) + EPSILON)
         y = scale * centred / deviation + shift
+    if residual:
+        y = y + edge_features[graph.edge_ids]
     return inputs, weights, scale, z, h[1:], centred, deviation, y

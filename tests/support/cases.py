@@ -145,6 +145,9 @@ class Case:
         for name in "num_src", "num_dst", "num_edges", "num_entries":
             sizes[name] = getattr(graph, name)
         sizes["num_samples"] = graph.num_edges
+        for flag, (one, other) in op.signature.equal.items():
+            if dict(self.choices)[flag]:
+                sizes[other] = sizes[one]
         follows = op.signature.follows(dict(self.choices), self.absent)
         for name in sorted(follows, key=lambda name: len(follows[name].names)):
             sizes[name] = follows[name].value(sizes)
@@ -236,7 +239,18 @@ def variants(op):
             if signature.one_of and gone >= set(signature.one_of):
                 continue
             named = tuple((o.name, choice) for o, choice in zip(options, choices, strict=True))
+            if not is_valid(signature, dict(named), gone):
+                continue
             yield Case(op.name, named, tuple(itertools.compress(optional, missing)))
+
+
+def is_valid(signature, chosen, absent):
+    """Return whether sizes that a flag requires to be equal can be so without some inputs."""
+    follows = signature.follows(chosen, absent)
+    return not any(
+        chosen[flag] and any(name in follows and follows[name].text == "0" for name in both)
+        for flag, both in signature.equal.items()
+    )
 
 
 def representative(name):

@@ -174,12 +174,14 @@ X, ATTENTION = torch.ones(3, 2), torch.ones(4)
 GAT = "gat", (*GRAPH, X, X, ATTENTION, None, None, 1, True, "relu", 0.2)
 EDGES = "edge_to_edge", (*GRAPH, X, "image", None)
 GATHER = "aggregate", (*GRAPH, X, None, None, None, "sum", 1.0, 1.0)
+NETWORK = "edge_mlp", (*GRAPH, X, torch.ones(12), None, None, 2, 1, "relu", "none", True)
 OF_OPTIONS = [
     (GAT, {11: 0}, "gat: heads: expected an integer from 1 to 2**31 - 1, got 0"),
     (GAT, {13: "step"}, "gat: activation: expected one of ('leaky_relu', 'identity', "),
     (GAT, {14: float("inf")}, "gat: negative_slope: expected a finite number, got inf"),
     (GAT, {6: X.to_sparse()}, "pyops::gat"),
     (GATHER, {6: None}, "aggregate: expected x or edge, got neither"),
+    (NETWORK, {}, "edge_mlp: residual: expected out_features = edge_width, got out_features=2 and"),
     (EDGES, {}, "edge_to_edge: reverse: expected row numbers with exclude='image', got None"),
     (EDGES, {7: "none", 8: LONG}, "edge_to_edge: reverse: expected None without exclude='image'"),
     (EDGES, {8: LONG}, "edge_to_edge: reverse: expected num_edges=3 numbers, got 4"),

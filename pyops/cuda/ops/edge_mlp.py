@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .. import _neighbours as neighbours
-from .._array import DeviceArray, required
-from .._edge_network import Network, phases
+from .._array import DeviceArray, plus, required
+from .._edge_network import Gradients, Layers, Network, phases
 from .._neighbours import Columns, Rows
 
 if TYPE_CHECKING:
@@ -19,7 +20,20 @@ class _OfEntries(Network):
 
     def __init__(self, rt: Runtime, a: EdgeMlp, second: bool) -> None:
         super().__init__(rt, a, second)
-        self.order, self.gy = a.in_order, a.gy
+        self.order, self.gy, self.residual = a.in_order, a.gy, a.residual
+
+    def layers(self, batch: slice, with_y: bool) -> Layers:
+        found = super().layers(batch, with_y)
+        if not (self.residual and with_y):
+            return found
+        assert found.features is not None
+        more = found.features.tangent if self.second else found.features.value
+        return replace(found, y=plus(found.y, more))
+
+    def vjp(self, batch: slice, layers: Layers, out: Gradients) -> None:
+        super().vjp(batch, layers, out)
+        if self.residual and not self.second and out.by_entry is not None:
+            out.by_entry[batch] += self.cotangents(batch)
 
     def add(self, batch: slice, values: DeviceArray, y: DeviceArray) -> None:
         rows, width = Rows(0, len(values), None), values.shape[1]

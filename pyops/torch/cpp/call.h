@@ -347,6 +347,18 @@ class Call {
       if (!fits) mismatch(p);
       for (const UpTo &limit : op_.at_most) check_limit(p, names, limit);
     }
+    for (const Equal &sizes : op_.equal) check_equal(sizes);
+  }
+
+  void check_equal(const Equal &sizes) const {
+    Wide one = known_[static_cast<size_t>(sizes.one)];
+    Wide other = known_[static_cast<size_t>(sizes.other)];
+    if (!options_[static_cast<size_t>(sizes.option)].integer || one == other) return;
+    std::string name = op_.sizes[static_cast<size_t>(sizes.one)].text;
+    std::string second = op_.sizes[static_cast<size_t>(sizes.other)].text;
+    TORCH_CHECK_VALUE(false, caller_, ": ", op_.options[static_cast<size_t>(sizes.option)].name,
+                      ": expected ", name, " = ", second, ", got ", name, "=", text_of(one),
+                      " and ", second, "=", text_of(other));
   }
 
   void check_limit(const Parameter &p, uint64_t names, const UpTo &limit) const {

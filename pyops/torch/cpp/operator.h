@@ -66,6 +66,11 @@ struct UpTo {
   int name, most;
 };
 
+/* Sizes that have to be equal if a flag is set. */
+struct Equal {
+  int option, one, other;
+};
+
 /* Index arrays, as bits, that a kernel takes and does not read if an input is absent. */
 struct Unread {
   int input;
@@ -82,6 +87,7 @@ struct Operator {
   Range<Option> options;
   Range<Indexed> indexed;
   Range<Following> following;
+  Range<Equal> equal;
   Range<UpTo> at_most;
   Range<int> one_of;
   Range<Unread> unread;

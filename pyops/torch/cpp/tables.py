@@ -139,6 +139,10 @@ class _Tables:
             f"{_text(f'{i.option}={i.choice!r}')}, {_flag(i.reverses)}}}"
             for i in signature.indexed.values()
         ]
+        equal = [
+            f"{{{self._options.index(flag)}, {', '.join(str(self._sizes.index(n)) for n in both)}}}"
+            for flag, both in signature.equal.items()
+        ]
         at_most = [
             f"{{{self._sizes.index(n)}, {self._sizes.index(m)}}}"
             for n, m in signature.at_most.items()
@@ -152,6 +156,7 @@ class _Tables:
             self._table("Option", "options", [self._option(o) for o in signature.options.values()]),
             self._table("Indexed", "indexed", indexed),
             self._table("Following", "following", [*self._following()]),
+            self._table("Equal", "equal", equal),
             self._table("UpTo", "at_most", at_most),
             self._table("int", "one_of", one_of),
             self._table("Unread", "unread", [*self._unread()]),

@@ -98,8 +98,12 @@ def _operator(name: str) -> list[Row]:
             chosen = {o.name: value for o, value in zip(choices, values, strict=True)}
             if chosen.get("norm") == "layer":  # few outputs may nearly be equal
                 sizes["out_features"] = 8
+            for flag, one, other in op.equal:
+                sizes[other] = sizes[one] if chosen[flag] else sizes[other]
             for key, size in op.signature.follows(chosen, absent).items():
                 sizes[key] = size.value(sizes)
+            if any(chosen[flag] and sizes[one] != sizes[other] for flag, one, other in op.equal):
+                continue  # an input with one of these sizes is absent
             inputs = [i for i in op.inputs if i.name not in absent]
             shapes = [(eval(i.rows, {}, sizes), eval(i.columns, {}, sizes)) for i in inputs]
             words = ["graph"] * op.has_graph

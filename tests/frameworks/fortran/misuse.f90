@@ -106,6 +106,9 @@ contains
     call refused(tape, wrong_argument, &
                  "ono_encode: expected at most as many modes as points, got 3 modes and 2 points", &
                  y, [3, 3])
+    y => edge_mlp(graph, x, p, hidden=4, residual=.true.)
+    call refused(tape, wrong_argument, "edge_mlp: residual: expected as many out_features as " &
+                 //"edge_width, got 2 out_features and 0 edge_width", y, [2, 3])
     y => x*x
     call y%backward(e%val)
     call expect(all(abs(x%grad) <= 0), "no gradient of a wrong seed")
