@@ -12,6 +12,7 @@ from ..nn.mesh_graph_net import (
     MeshGraphEdgeMLPSum,
     MeshGraphNetProcessor,
     MeshNodeBlock,
+    adds_features,
 )
 from .builder import Builder, Ref, lowering
 from .convolutions import params_of
@@ -26,25 +27,36 @@ if TYPE_CHECKING:
 
 @lowering(MeshGraphEdgeMLPConcat)
 def _concat(
-    builder: Builder, network: MeshGraphEdgeMLPConcat, efeat: Ref, nfeat: object, edges: object
+    builder: Builder,
+    network: MeshGraphEdgeMLPConcat,
+    efeat: Ref,
+    nfeat: object,
+    edges: object,
+    residual: bool = False,
 ) -> Ref:
     graph, src, dst = _ends(builder, nfeat, edges)
     found = network_of(network.model)
     if found is None:
         parts = {"x_src": src, "x_dst": dst, "edge": efeat}
-        return builder.apply(network.model, builder.step("edge_update", parts, {}, graph))
+        result = builder.apply(network.model, builder.step("edge_update", parts, {}, graph))
+        return builder.add(result, efeat) if residual else result
     first, layers = found
     weight, start, weights = builder.parameter(first.weight), 0, []
     for width in network._widths:
         weights.append(builder.columns(weight, start, start + width))
         start += width
     bias = builder.tensor(first.bias)
-    return _computed(builder, layers, weights, bias, efeat, src, dst, graph)
+    return _computed(builder, layers, weights, bias, efeat, src, dst, graph, residual)
 
 
 @lowering(MeshGraphEdgeMLPSum)
 def _sum(
-    builder: Builder, network: MeshGraphEdgeMLPSum, efeat: Ref, nfeat: object, edges: object
+    builder: Builder,
+    network: MeshGraphEdgeMLPSum,
+    efeat: Ref,
+    nfeat: object,
+    edges: object,
+    residual: bool = False,
 ) -> Ref:
     graph, src, dst = _ends(builder, nfeat, edges)
     weights = [
@@ -53,14 +65,15 @@ def _sum(
     bias = builder.tensor(network.bias)
     layers = layers_after(network.lin_efeat.shape[0], [*network.model])
     if layers is not None:
-        return _computed(builder, layers, weights, bias, efeat, src, dst, graph)
+        return _computed(builder, layers, weights, bias, efeat, src, dst, graph, residual)
     parts = {
         "x_src": builder.product(src, weights[1]),
         "x_dst": builder.product(dst, weights[2], bias),
         "edge": builder.product(efeat, weights[0]),
     }
     hidden = builder.step("edge_update", parts, {"mode": "sum"}, graph)
-    return builder.apply(network.model, hidden)
+    result = builder.apply(network.model, hidden)
+    return builder.add(result, efeat) if residual else result
 
 
 def _ends(builder: Builder, nfeat: object, edges: object) -> tuple[Ref, Ref, Ref]:
@@ -80,6 +93,7 @@ def _computed(
     src: Ref,
     dst: Ref,
     graph: Ref,
+    residual: bool,
 ) -> Ref:
     of_edge, of_source, of_destination = weights
     inputs = {
@@ -88,7 +102,7 @@ def _computed(
         "x_dst": dst,
         "edge_features": efeat,
     }
-    options: dict[str, Scalar] = dict(layers.options)
+    options: dict[str, Scalar] = {**layers.options, "residual": residual}
     return builder.step("edge_mlp", inputs, options, graph)
 
 
@@ -96,8 +110,12 @@ def _computed(
 def _edge_block(
     builder: Builder, block: MeshEdgeBlock, efeat: Ref, nfeat: object, graph: object
 ) -> tuple[Ref, object]:
-    found = builder.call(block.edge_mlp, efeat, nfeat, graph)
-    return builder.add(found, efeat), nfeat
+    fused = adds_features(block.edge_mlp)
+    found = builder.call(block.edge_mlp, efeat, nfeat, graph, *[True] * fused)
+    if not fused:
+        found = builder.add(found, efeat)
+    assert isinstance(found, Ref)
+    return found, nfeat
 
 
 @lowering(MeshNodeBlock)

@@ -22,6 +22,7 @@ from .._call import is_exporting
 from .._ranks import is_distributed
 from ._edges.edge_index import EdgeIndex, check_device
 from ._edges.layer_edges import Edges, edges_of
+from ._linear import is_plain
 from ._networks import Layers, layers_after, network_of, plain_modules
 from ._reductions import SUMS
 from .replicated import called
@@ -76,17 +77,23 @@ class MeshGraphEdgeMLPConcat(MeshGraphMLP):
         super().__init__(caller, efeat_dim + src_dim + dst_dim, *others)
         self._widths = efeat_dim, src_dim, dst_dim
 
-    def forward(self, efeat: Tensor, nfeat: Tensor | tuple[Tensor, Tensor], graph: Any) -> Tensor:  # type: ignore[override]
-        """Return the results of the edges."""
+    def forward(  # type: ignore[override]
+        self,
+        efeat: Tensor,
+        nfeat: Tensor | tuple[Tensor, Tensor],
+        graph: Any,
+        residual: bool = False,
+    ) -> Tensor:
+        """Return the results of the edges, plus `efeat` with `residual`."""
         edges, src, dst = _joined(self._caller, self._widths, efeat, nfeat, graph)
         network = network_of(self.model)
         if network is None or is_exporting():
             ends = edges.of_sources(src), dst.index_select(0, edges.dst)
             result: Tensor = self.model(torch.cat([efeat, *ends], dim=1))
-            return result
+            return result + efeat if residual else result
         first, layers = network
         weights = first.weight.split(self._widths, dim=1)
-        return _computed(edges, efeat, src, dst, weights, first.bias, layers)
+        return _computed(edges, efeat, src, dst, weights, first.bias, layers, residual)
 
 
 class MeshGraphEdgeMLPSum(torch.nn.Module):
@@ -103,8 +110,14 @@ class MeshGraphEdgeMLPSum(torch.nn.Module):
         self.bias = first.bias
         self.model = torch.nn.Sequential(*modules)
 
-    def forward(self, efeat: Tensor, nfeat: Tensor | tuple[Tensor, Tensor], graph: Any) -> Tensor:
-        """Return the results of the edges."""
+    def forward(
+        self,
+        efeat: Tensor,
+        nfeat: Tensor | tuple[Tensor, Tensor],
+        graph: Any,
+        residual: bool = False,
+    ) -> Tensor:
+        """Return the results of the edges, plus `efeat` with `residual`."""
         edges, src, dst = _joined(self._caller, self._widths, efeat, nfeat, graph)
         layers = layers_after(self.lin_efeat.shape[0], plain_modules(self.model))
         if layers is None or is_exporting():
@@ -112,9 +125,14 @@ class MeshGraphEdgeMLPSum(torch.nn.Module):
             ends = edges.of_sources(linear(src, self.lin_src)), linear(dst, self.lin_dst, self.bias)
             hidden = linear(efeat, self.lin_efeat) + ends[0] + ends[1].index_select(0, edges.dst)
             result: Tensor = self.model(hidden)
-            return result
+            return result + efeat if residual else result
         weights = self.lin_efeat, self.lin_src, self.lin_dst
-        return _computed(edges, efeat, src, dst, weights, self.bias, layers)
+        return _computed(edges, efeat, src, dst, weights, self.bias, layers, residual)
+
+
+def adds_features(network: torch.nn.Module) -> bool:
+    """Return whether a network takes `residual`, and no hook sees its results without it."""
+    return type(network) in (MeshGraphEdgeMLPConcat, MeshGraphEdgeMLPSum) and is_plain(network)
 
 
 def _edges(caller: str, graph: Any, num_src: int, num_dst: int, device: torch.device) -> Edges:
@@ -158,11 +176,12 @@ def _computed(
     weights: Sequence[Tensor],
     bias: Tensor | None,
     layers: Layers,
+    residual: bool,
 ) -> Tensor:
     assert edges.graph is not None
     of_edge, of_source, of_destination = weights
     params = layers.params([of_source, of_destination, of_edge], bias)
-    return _ops.edge_mlp(edges.graph, src, params, dst, efeat, **layers.options)
+    return _ops.edge_mlp(edges.graph, src, params, dst, efeat, residual=residual, **layers.options)
 
 
 class _Block(torch.nn.Module):
@@ -246,6 +265,8 @@ class MeshEdgeBlock(_Block):
         graph : tensor, pair of tensors or pyops.Graph
             The edges, see `pyops.torch.nn`; or what has them as its ``edge_index``.
         """
+        if adds_features(self.edge_mlp):
+            return self.edge_mlp(efeat, nfeat, graph, residual=True), nfeat
         return self.edge_mlp(efeat, nfeat, graph) + efeat, nfeat
 
 

@@ -1,7 +1,7 @@
 """The blocks of MeshGraphNet against plain torch.
 
 PhysicsNeMo is too large to install for tests, so its blocks are written out here. Those of 2.2.2
-itself had the same states, results and gradients.
+itself had the same states, results and gradients. One module, as all tests compare with these.
 """
 
 import copy
@@ -124,6 +124,16 @@ def test_edge_block(activation, layers, norm, trick, calls):
     both = draw(20, 4), draw(30, 4)
     check_same(plain, own, [draw(EDGES, 3), both, edges(20, 30)], single=False)
     assert {*calls} == (set() if isinstance(activation, torch.nn.ELU) else {"edge_mlp"})
+
+
+@pytest.mark.parametrize("trick", [False, True])
+def test_hooks_of_edge_networks(trick):
+    """Hooks see the results of the network, without the features of the edges."""
+    sizes = 4, 3, 3, 6, 1, torch.nn.SiLU(), "LayerNorm", trick
+    pair = blocks(lambda: PlainEdgeBlock(*sizes), lambda: nn.MeshEdgeBlock(*sizes))
+    for block in pair:
+        block.edge_mlp.register_forward_hook(lambda *of: 3 * of[2])
+    check_same(*pair, [draw(EDGES, 3), draw(NODES, 4), edges()])
 
 
 @pytest.mark.parametrize("aggr", ["sum", "mean"])
