@@ -198,7 +198,7 @@ class Neighbourhoods(NamedTuple):
     def integrate(self, kernel: Tensor, factor: Tensor | None) -> Tensor:
         """Reduce the kernel [num_neighbors, batch or 1, d], times f, over neighbourhoods."""
         if factor is not None:
-            if factor.shape[2] not in (1, kernel.shape[2]):
+            if factor.shape[2] != 1 and factor.shape[2] != kernel.shape[2]:
                 raise ValueError(
                     f"IntegralTransform: f_y: expected {kernel.shape[2]} channels, as the kernel "
                     f"has, or 1, got {factor.shape[2]}"

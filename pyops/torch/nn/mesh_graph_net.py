@@ -147,7 +147,7 @@ def _edges(caller: str, graph: Any, num_src: int, num_dst: int, device: torch.de
 def _check(label: str, features: object, width: int | None, rows: int | None = None) -> Tensor:
     """Return features if they are a matrix of the expected shape."""
     found = check_device(label, features)
-    if found.dim() != 2 or width not in (None, found.shape[1]):
+    if found.dim() != 2 or (width is not None and found.shape[1] != width):
         columns = "columns" if width is None else width
         got = tuple(found.shape)
         raise ValueError(f"{label}: expected shape ({rows or 'rows'}, {columns}), got {got}")

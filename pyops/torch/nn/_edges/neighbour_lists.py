@@ -66,7 +66,7 @@ def check_points(label: str, points: object, coordinates: int | None = None) -> 
     if not points.is_floating_point():
         raise TypeError(f"{label}: expected floating-point coordinates, got {points.dtype}")
     check(label, points)
-    if points.dim() != 2 or coordinates not in (None, points.shape[1]):
+    if points.dim() != 2 or (coordinates is not None and points.shape[1] != coordinates):
         raise ValueError(
             f"{label}: expected shape (n, {'d' if coordinates is None else coordinates}), the same "
             f"points for a whole batch, got {tuple(points.shape)}"

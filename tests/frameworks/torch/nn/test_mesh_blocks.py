@@ -182,6 +182,16 @@ def test_derivatives_of_meshes():
     assert torch.autograd.gradgradcheck(call, leaves)
 
 
+def test_meshes_of_any_size():
+    """One graph for all sizes, which torch knows by name only."""
+    block = nn.MeshEdgeBlock(input_dim_nodes=8, input_dim_edges=8, output_dim=8, hidden_dim=16)
+    compiled = torch.compile(block, dynamic=True, fullgraph=True, backend="aot_eager")
+    for nodes, count in (10, 40), (12, 50):
+        index = torch.randint(nodes, (2, count))
+        given = torch.randn(count, 8), torch.randn(nodes, 8), pt.Graph(*index, nodes, nodes)
+        torch.testing.assert_close(compiled(*given), block(*given))
+
+
 def test_graphs_of_meshes():
     layer = nn.MeshGraphNetProcessor(2, 4, 4)
     index, nodes, edge = edges(), draw(NODES, 4).float(), draw(EDGES, 4).float()
