@@ -70,14 +70,14 @@ class MeshGraphMLP(torch.nn.Module):
         return result
 
 
-class MeshGraphEdgeMLPConcat(MeshGraphMLP):
-    """Network of the features of each edge, its source and its destination, joined."""
+class _EdgeNetwork(torch.nn.Module):
+    """Network of the features of each edge, its source and its destination."""
 
-    def __init__(self, caller: str, efeat_dim: int, src_dim: int, dst_dim: int, *others: Any):
-        super().__init__(caller, efeat_dim + src_dim + dst_dim, *others)
-        self._widths = efeat_dim, src_dim, dst_dim
+    _caller: str
+    _widths: tuple[int, int, int]
+    """Of the features of the edge, its source and its destination."""
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         efeat: Tensor,
         nfeat: Tensor | tuple[Tensor, Tensor],
@@ -86,17 +86,49 @@ class MeshGraphEdgeMLPConcat(MeshGraphMLP):
     ) -> Tensor:
         """Return the results of the edges, plus `efeat` with `residual`."""
         edges, src, dst = _joined(self._caller, self._widths, efeat, nfeat, graph)
-        network = network_of(self.model)
-        if network is None or is_exporting():
-            ends = edges.of_sources(src), dst.index_select(0, edges.dst)
-            result: Tensor = self.model(torch.cat([efeat, *ends], dim=1))
+        parts = None if is_exporting() else self._parts()
+        if parts is None:
+            result = self._in_torch(edges, efeat, src, dst)
             return result + efeat if residual else result
+        weights, bias, layers = parts
+        of_edge, of_source, of_destination = weights
+        assert edges.graph is not None
+        params = layers.params([of_source, of_destination, of_edge], bias)
+        return _ops.edge_mlp(
+            edges.graph, src, params, dst, efeat, residual=residual, **layers.options
+        )
+
+    def _parts(self) -> tuple[Sequence[Tensor], Tensor | None, Layers] | None:
+        """Return the first weights, the first bias and what follows, if `edge_mlp` has it."""
+        raise NotImplementedError
+
+    def _in_torch(self, edges: Edges, efeat: Tensor, src: Tensor, dst: Tensor) -> Tensor:
+        """Return the results of any layers."""
+        raise NotImplementedError
+
+
+class MeshGraphEdgeMLPConcat(_EdgeNetwork):
+    """A network of the three joined."""
+
+    def __init__(self, caller: str, efeat_dim: int, src_dim: int, dst_dim: int, *others: Any):
+        super().__init__()
+        self._caller, self._widths = caller, (efeat_dim, src_dim, dst_dim)
+        self.model = MeshGraphMLP(caller, efeat_dim + src_dim + dst_dim, *others).model
+
+    def _parts(self) -> tuple[Sequence[Tensor], Tensor | None, Layers] | None:
+        network = network_of(self.model)
+        if network is None:
+            return None
         first, layers = network
-        weights = first.weight.split(self._widths, dim=1)
-        return _computed(edges, efeat, src, dst, weights, first.bias, layers, residual)
+        return first.weight.split(self._widths, dim=1), first.bias, layers
+
+    def _in_torch(self, edges: Edges, efeat: Tensor, src: Tensor, dst: Tensor) -> Tensor:
+        ends = edges.of_sources(src), dst.index_select(0, edges.dst)
+        result: Tensor = self.model(torch.cat([efeat, *ends], dim=1))
+        return result
 
 
-class MeshGraphEdgeMLPSum(torch.nn.Module):
+class MeshGraphEdgeMLPSum(_EdgeNetwork):
     """The same network, with the first weight in three parameters."""
 
     def __init__(self, caller: str, efeat_dim: int, src_dim: int, dst_dim: int, *others: Any):
@@ -110,24 +142,18 @@ class MeshGraphEdgeMLPSum(torch.nn.Module):
         self.bias = first.bias
         self.model = torch.nn.Sequential(*modules)
 
-    def forward(
-        self,
-        efeat: Tensor,
-        nfeat: Tensor | tuple[Tensor, Tensor],
-        graph: Any,
-        residual: bool = False,
-    ) -> Tensor:
-        """Return the results of the edges, plus `efeat` with `residual`."""
-        edges, src, dst = _joined(self._caller, self._widths, efeat, nfeat, graph)
+    def _parts(self) -> tuple[Sequence[Tensor], Tensor | None, Layers] | None:
         layers = layers_after(self.lin_efeat.shape[0], plain_modules(self.model))
-        if layers is None or is_exporting():
-            linear = torch.nn.functional.linear
-            ends = edges.of_sources(linear(src, self.lin_src)), linear(dst, self.lin_dst, self.bias)
-            hidden = linear(efeat, self.lin_efeat) + ends[0] + ends[1].index_select(0, edges.dst)
-            result: Tensor = self.model(hidden)
-            return result + efeat if residual else result
-        weights = self.lin_efeat, self.lin_src, self.lin_dst
-        return _computed(edges, efeat, src, dst, weights, self.bias, layers, residual)
+        if layers is None:
+            return None
+        return (self.lin_efeat, self.lin_src, self.lin_dst), self.bias, layers
+
+    def _in_torch(self, edges: Edges, efeat: Tensor, src: Tensor, dst: Tensor) -> Tensor:
+        linear = torch.nn.functional.linear
+        ends = edges.of_sources(linear(src, self.lin_src)), linear(dst, self.lin_dst, self.bias)
+        hidden = linear(efeat, self.lin_efeat) + ends[0] + ends[1].index_select(0, edges.dst)
+        result: Tensor = self.model(hidden)
+        return result
 
 
 def adds_features(network: torch.nn.Module) -> bool:
@@ -166,22 +192,6 @@ def _joined(
     edges = _edges(caller, graph, src.shape[0], dst.shape[0], src.device)
     _check(f"{caller}: efeat", efeat, widths[0], edges.count)
     return edges, src, dst
-
-
-def _computed(
-    edges: Edges,
-    efeat: Tensor,
-    src: Tensor,
-    dst: Tensor,
-    weights: Sequence[Tensor],
-    bias: Tensor | None,
-    layers: Layers,
-    residual: bool,
-) -> Tensor:
-    assert edges.graph is not None
-    of_edge, of_source, of_destination = weights
-    params = layers.params([of_source, of_destination, of_edge], bias)
-    return _ops.edge_mlp(edges.graph, src, params, dst, efeat, residual=residual, **layers.options)
 
 
 class _Block(torch.nn.Module):
