@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -82,6 +83,11 @@ def find_backend(given: Iterable[object]) -> Backend | None:
     arguments = [*given]
     for module, owns in BACKENDS.items():
         if any(map(owns, arguments)):
-            found: Backend = importlib.import_module(module)
-            return found
+            return _load(module)
     return None
+
+
+@functools.cache
+def _load(module: str) -> Backend:
+    found: Backend = importlib.import_module(module)
+    return found

@@ -8,8 +8,9 @@ its arrays.
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from .plan import HALF
 from .threads import team
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from .._schema import Signature
     from .phase import Phase
@@ -34,11 +35,14 @@ _FORMATS = {"bfloat16": (8, -133), "float16": (11, -24)}
 ROWS = "num_src", "num_dst", "num_edges", "num_entries", "num_samples", "points"
 """First axes of arrays that are no parameters."""
 Type = TypeVar("Type")
+_MOST_ROUTES = 1000
+"""Calls of which it is remembered how they run."""
 
 
 def is_half(argument: object) -> bool:
     """Return whether an argument is an array of half precision."""
-    return getattr(getattr(argument, "dtype", None), "name", None) in TYPES
+    kind = getattr(argument, "dtype", None)
+    return getattr(kind, "itemsize", 2) == 2 and getattr(kind, "name", None) in TYPES
 
 
 def nearest(number: float, kind: str) -> float:
@@ -48,9 +52,13 @@ def nearest(number: float, kind: str) -> float:
     return round(number / unit) * unit
 
 
-def _native(argument: Any) -> Any:
-    """Return the type of an array in native byte order, None for what is no array."""
-    kind = getattr(argument, "dtype", None)
+def types_of(arrays: Iterable[object]) -> tuple[object, ...]:
+    """Return the types of arrays, None for what is no array."""
+    return tuple([getattr(array, "dtype", None) for array in arrays])
+
+
+def _native(kind: Any) -> Any:
+    """Return a type of NumPy in native byte order, another type as it is."""
     return kind.newbyteorder("=") if isinstance(kind, np.dtype) else kind
 
 
@@ -78,20 +86,22 @@ def result_type(
     return found[0] if any(t in halves and i.shape[0].text in ROWS for i, t in pairs) else single
 
 
-def kernels(arrays: Sequence[Any], rows: Sequence[bool], kind: object, device: bool = False) -> str:
-    """Return which kernels read some arrays or tensors as they are, "" for none.
+def kernels(
+    types: Sequence[object], rows: Sequence[bool], kind: object, device: bool = False
+) -> str:
+    """Return which kernels read arrays or tensors of these types as they are, "" for none.
 
     These need the same type of all `rows`, and others of it or float32. Those of a `device` read
-    every type of half precision. The arrays may be None.
+    every type of half precision. The type is None where there is no array.
     """
     known = TYPES.values() if device else HALVES
     name = str(kind).removeprefix("torch.")
     half = TYPES.get(name, "")
-    if half not in known or len(arrays) != len(rows) or not any(rows):
+    if half not in known or len(types) != len(rows) or not any(rows):
         return ""
-    for array, row in zip(arrays, rows, strict=True):
+    for found, row in zip(types, rows, strict=True):
         allowed = (name,) if row else (name, "float32")
-        if array is not None and str(array.dtype).removeprefix("torch.") not in allowed:
+        if found is not None and str(found).removeprefix("torch.") not in allowed:
             return ""
     return half
 
@@ -107,7 +117,7 @@ def widened(array: Any) -> Any:
         return array
     if type(array) is not np.ndarray:
         return array.astype(np.float32)
-    source = np.ascontiguousarray(array, _native(array))
+    source = np.ascontiguousarray(array, _native(array.dtype))
     wide = new_array(array.shape, np.dtype(np.float32))
     convert = getattr(_kernels.pyops_half_precision, f"widen_{TYPES[array.dtype.name]}")
     if source.size:
@@ -129,14 +139,14 @@ def rounded(array: Any, kind: Any) -> Any:
     if array.dtype == kind:
         return array
     if type(array) is not np.ndarray or getattr(kind, "name", None) not in TYPES:
-        return array.astype(kind, copy=False)
+        with np.errstate(all="ignore"):
+            return array.astype(kind, copy=False)
     return round_bits(array, TYPES[kind.name]).view(kind)
 
 
-def output_types(phase: Phase, arrays: Sequence[object]) -> tuple[list[object], object]:
-    """Return the types of the outputs of a call, and that of its result, given its arrays."""
-    inputs = arrays[: len(phase.signature.inputs)]
-    types: list[object] = [_native(a) for a in inputs]
+def output_types(phase: Phase, types: Sequence[object]) -> tuple[list[object], object]:
+    """Return the types of the outputs of a call, and that of its result, given its arrays'."""
+    types = [_native(kind) for kind in types[: len(phase.signature.inputs)]]
     halves = {t for t in types if getattr(t, "name", None) in TYPES}
     single = np.dtype(np.float32)
     result = result_type(phase.signature, phase.caller, types, halves, single)
@@ -144,6 +154,29 @@ def output_types(phase: Phase, arrays: Sequence[object]) -> tuple[list[object], 
     gradients = {tag + name: kind for name, kind in pairs for tag in "gd"}
     known = {**gradients, "kept": single}
     return [known.get(name, result) for name in phase.outputs], result
+
+
+class _Route(NamedTuple):
+    """How a call with arrays of some types runs."""
+
+    phase: Phase
+    rows: tuple[bool, ...]
+    """Which arrays the kernels read as bits."""
+    outputs: tuple[object, ...]
+    """Types of the outputs."""
+    result: Any
+    """Type of the result."""
+
+
+@functools.lru_cache(_MOST_ROUTES)
+def _route(phase: Phase, types: tuple[object, ...], device: bool, converts: bool) -> _Route:
+    """Return how a call with arrays of these types runs; if `converts`, on float32 copies."""
+    outputs, result = output_types(phase, types)
+    rows = phase.reads_halves(len(types), device)
+    half = "" if converts else kernels(types, rows, result, device)
+    if half:
+        return _Route(phase.reading(half), tuple(rows), tuple(outputs), result)
+    return _Route(phase, (False,) * len(types), tuple(outputs), result)
 
 
 def run(
@@ -157,22 +190,23 @@ def run(
     """Run a call in float32, and return its outputs in the types of the inputs."""
     first = int(phase.signature.has_graph)
     arrays = given[first:]
-    kinds, result = output_types(phase, arrays)
     device = all(a is None or on_device(a) for a in arrays)
     one_place = device or all(a is None or isinstance(a, np.ndarray) for a in arrays)
-    rows = phase.reads_halves(len(arrays), device)
     adds = phase.rounds and accumulate is not False  # sums are rounded once
-    half = kernels(arrays, rows, result, device) if one_place and not adds else ""
-    if half:
-        phase = phase.reading(half)
-    else:
-        rows = [False] * len(arrays)
-    wide = [_bits(a) if row else widened(a) for a, row in zip(arrays, rows, strict=True)]
-    found = phase.run([*given[:first], *wide], dict(options), wanted)
-    if half and phase.rounds:
-        assert isinstance(result, np.dtype)
-        found = tuple([None if f is None else f.view(result) for f in found])
-    return rounded_outputs(phase, kinds, found, out, accumulate)
+    key = phase, types_of(arrays), device, adds or not one_place
+    try:
+        route = _route(*key)
+    except TypeError:  # types that cannot be compared, refused below
+        route = _route.__wrapped__(*key)
+    phase = route.phase
+    wide = [_bits(a) if row else widened(a) for a, row in zip(arrays, route.rows, strict=True)]
+    found = phase.run([*map(widened, given[:first]), *wide], dict(options), wanted)
+    if phase.half and phase.rounds:
+        found = tuple([None if f is None else f.view(route.result) for f in found])
+    if out is None and accumulate is False:
+        pairs = zip(found, route.outputs, strict=True)
+        return tuple([None if f is None else rounded(f, kind) for f, kind in pairs])
+    return rounded_outputs(phase, route.outputs, found, out, accumulate)
 
 
 def rounded_outputs(
@@ -189,7 +223,7 @@ def rounded_outputs(
         shapes = [None if f is None else f.shape for f in found]
 
         def check(label: str, array: object, shape: tuple[int, ...], _: object) -> None:
-            if _native(array) != expected[label]:
+            if _native(getattr(array, "dtype", None)) != expected[label]:
                 got = getattr(array, "dtype", kind_of(array))
                 raise TypeError(f"{label}: expected an array of {expected[label]}, got {got}")
             if isinstance(array, np.ndarray) and not on_device(array):
@@ -200,12 +234,12 @@ def rounded_outputs(
         single = np.dtype(np.float32)
         check_outputs(phase.caller, phase.labels, shapes, single, out, accumulate, check)
     results: list[object] = []
-    with np.errstate(all="ignore"):
-        for value, kind, place in zip(found, kinds, out or [None] * len(found), strict=True):
-            if place is None:
-                results.append(None if value is None else rounded(value, kind))
-                continue
-            assert value is not None
+    for value, kind, place in zip(found, kinds, out or [None] * len(found), strict=True):
+        if place is None:
+            results.append(None if value is None else rounded(value, kind))
+            continue
+        assert value is not None
+        with np.errstate(all="ignore"):
             place[...] = rounded(widened(place) + value if accumulate else value, kind)
-            results.append(place)
+        results.append(place)
     return tuple(results)

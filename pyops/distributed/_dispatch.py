@@ -55,7 +55,7 @@ def run(
     comm = given[0] if isinstance(given[0], Communicator) else given[0].comm
     types, _ = comm._together(
         phase.caller,
-        lambda: half.output_types(phase, given[1:]),
+        lambda: half.output_types(phase, half.types_of(given[1:])),
         lambda _: tuple(str(a.dtype) if half.is_half(a) else "" for a in given[1:]),  # type: ignore[attr-defined]
     )
     wide = [half.widened(a) for a in given]

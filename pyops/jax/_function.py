@@ -69,7 +69,7 @@ def function(op: Operator) -> Callable[..., jax.Array | tuple[jax.Array, jax.Arr
         place = devices or graph
         is_local = not isinstance(place, DistributedGraph | Devices)
         rows = op.reads_halves("forward", len(arrays))
-        reads = is_local and signature.half and kernels(arrays, rows, rounded)
+        reads = is_local and signature.half and kernels(kinds, rows, rounded)
         half = rounded.name if reads else ""
         given = [
             a.astype(DTYPES[0]) if a is not None and a.dtype in halves and not (half and row) else a

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .._call.half import TYPES, kernels, result_type, round_bits
+from .._call.half import TYPES, kernels, result_type, round_bits, types_of
 from ._host import as_bits, in_memory, on_host, without_subclass
 from ._host import is_tracing as is_tracing
 
@@ -135,7 +135,7 @@ class Call(PhaseCall):
         on_host, *others = {t.is_cpu for t in tensors if t is not None}
         rows = self.op.reads_halves(phase, len(tensors), not on_host)
         native = self.reads_halves and not others
-        half = kernels(tensors, rows, result, not on_host) if native else ""
+        half = kernels(types_of(tensors), rows, result, not on_host) if native else ""
         pairs = zip(tensors, rows if half else [False] * len(tensors), strict=True)
         given = [None if t is None else as_bits(t) if row else widened(t) for t, row in pairs]
         found = self._run(phase, given, wanted, half)
