@@ -12,7 +12,8 @@ from benchmarks.rows import shortest
 
 NODES = (100_000, 32, 256), (400_000, 8, 64), (2_000, 16, 64)
 EDGES = (100_000, 16, 64), (2_000, 16, 64)
-"""Nodes, edges into each, columns: of operators on features of nodes, and of edges."""
+MATRICES = (20_000, 8, 64), (100, 8, 64)
+"""Nodes, edges into each, columns: of operators on features of nodes, of edges, and on matrices."""
 OPERATORS = {
     "aggregate sum": (pyops.aggregate, {"reduce": "sum"}, "x", NODES),
     "aggregate max": (pyops.aggregate, {"reduce": "max"}, "x", NODES),
@@ -20,6 +21,8 @@ OPERATORS = {
     "edge_update": (pyops.edge_update, {}, "xxe", EDGES),
     "edge_update sum": (pyops.edge_update, {"mode": "sum"}, "xxe", EDGES),
     "edge_to_edge": (pyops.edge_to_edge, {}, "e", EDGES),
+    "gno_aggregate": (pyops.gno_aggregate, {}, "xm", MATRICES),
+    "dimenet_aggregate": (pyops.dimenet_aggregate, {}, "dreq", EDGES),
     "gno_conv": (pyops.gno_conv, {"hidden": 32}, "xcp", EDGES),
     "kernel_conv": (pyops.kernel_conv, {"kernel": "diagonal"}, "xev", EDGES),
     "segment_softmax": (pyops.segment_softmax, {}, "s", EDGES),
@@ -31,9 +34,10 @@ OPERATORS = {
     "max, last axis": (pyops.max, {"axis": 1}, "e", EDGES),
     "softmax": (pyops.softmax, {}, "e", EDGES),
 }
-"""Operator, options, inputs (features of nodes x and of edges e, scores s of edges, and what stays
-float32: weights w and v, coordinates c, a network p) and sizes, by name."""
-SINGLE = "wvcp"
+"""Operator, options, inputs (features of nodes x and of edges e, scores s, radial parts r and
+matrices m of edges, and what stays float32: weights w, v and q, coordinates c, vectors d, a network
+p) and sizes, by name."""
+SINGLE = "wvqcdp"
 HEAD = [
     *("operator", "nodes", "edges", "columns", "phase", "threads"),
     *("float32", "bfloat16", "float16"),
@@ -94,7 +98,7 @@ def measure(counts: list[int], rounds: int) -> Iterator[Line]:
     rng = np.random.default_rng(0)
     before = pyops.get_num_threads()
     try:
-        for sizes in dict.fromkeys((*NODES, *EDGES)):
+        for sizes in dict.fromkeys((*NODES, *EDGES, *MATRICES)):
             nodes, degree, columns = sizes
             src = rng.integers(nodes, size=nodes * degree)
             graph = pyops.Graph(src, np.repeat(np.arange(nodes), degree), nodes, nodes)
@@ -102,6 +106,9 @@ def measure(counts: list[int], rounds: int) -> Iterator[Line]:
             if sizes in EDGES:
                 shapes |= {"e": (src.size, columns), "s": (src.size, 4), "c": (src.size, 3)}
                 shapes |= {"v": (columns, columns), "p": (32 * 4 + 33 * 16 * columns,)}
+                shapes |= {"d": (src.size, 3), "r": (src.size, 42), "q": (42 + columns, 8)}
+            if sizes in MATRICES:
+                shapes |= {"m": (src.size, 16 * columns)}
             drawn = {n: rng.standard_normal(s, dtype=np.float32) for n, s in shapes.items()}
             repeats = max(1, 2_000_000 // src.size)
             for name in (n for n, (*_, some) in OPERATORS.items() if sizes in some):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         "forward": "shared in out out_entries id",
         "backward": "shared in out out_entries id",
     },
+    half=("radial", "embedding"),
+    half_on_devices=False,
 )
 def dimenet_aggregate(
     graph: Graph,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 @functools.partial(
     Operator,
     also={"features": "gno_agg_features", "kappa": "gno_agg_kernels"},
+    half=("features", "kappa"),
+    half_on_devices=False,
     reads={"backward": "shared in out id"},
 )
 def gno_aggregate(
