@@ -133,7 +133,7 @@ CASES = (
     # neuraloperator's double backward takes memory quadratic in the nodes: 2 GB here.
     Case("integral_transform", nodes=500, kernel="diagonal", one_thread=True),
     *(Case(name, nodes=1024, degree=1, samples=128, one_thread=True) for name in WITHOUT_GRAPH),
-    Case("gat", nodes=20_000, degree=25, heads=8, width=32, plotted=True),
+    Case("gat", nodes=20_000, degree=25, heads=8, width=32),
     Case(
         "gat",
         nodes=20_000,

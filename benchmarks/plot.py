@@ -61,7 +61,7 @@ def draw_operator(rows: list[Row], rates: Rates, folder: Path) -> None:
             turn = getattr(operator_module(case), "TURNS", {}).get(phase)
             if turn:
                 axis.axvline(turn * case.nodes, linestyle=":", color="0.6", linewidth=1)
-        axes[0].legend(loc="lower right")
+        axes[0].legend(loc="best")
         for suffix in ("svg", "png"):
             figure.savefig(folder / f"plot-{case.operator}.{suffix}", dpi=160)
         plt.close(figure)
