@@ -147,7 +147,7 @@ def slower(rows: Iterable[Row]) -> Iterator[list[str]]:
     for found in (found for _, group in by_case for found in groups(group)):
         base = found["pyops"]
         for name, row in found.items():
-            samples = report.ratios(row, base)
+            samples = report.ratios(row, base) if row.seconds else []
             if samples and median(samples) < LEVEL:
                 what = [base.case.title, ADDED[base.phase], str(base.threads)]
                 yield [*what, NAMES[name], ratio_of(samples)]
