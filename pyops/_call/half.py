@@ -203,9 +203,6 @@ def run(
     found = phase.run([*map(widened, given[:first]), *wide], dict(options), wanted)
     if phase.half and phase.rounds:
         found = tuple([None if f is None else f.view(route.result) for f in found])
-    if out is None and accumulate is False:
-        pairs = zip(found, route.outputs, strict=True)
-        return tuple([None if f is None else rounded(f, kind) for f, kind in pairs])
     return rounded_outputs(phase, route.outputs, found, out, accumulate)
 
 
