@@ -1,6 +1,7 @@
 """Programs of `pyops.jax` over several devices, of one process and of several."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ def run(*arguments):
     values = {
         "OMP_NUM_THREADS": "1",
         "JAX_PLATFORMS": "cpu",
+        "PYTHONFAULTHANDLER": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path])),
     }
     return subprocess.Popen(
@@ -41,6 +43,10 @@ def passes(*started):
     """Wait for programs that run together; if one fails, the others end too."""
     try:
         outputs = [program.communicate(timeout=SECONDS)[0] for program in started]
+    except subprocess.TimeoutExpired:
+        for program in started:  # each shows where it is
+            program.send_signal(signal.SIGABRT)
+        pytest.fail("\n".join(program.communicate()[0] for program in started))
     finally:
         for program in started:
             program.kill()
