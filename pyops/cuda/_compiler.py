@@ -5,14 +5,14 @@ CuPy's own compilation would add `-ftz=true`, which flushes subnormal numbers to
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import os
-import sys
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from .. import _cache
 from ._source import OPTIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def compiled(text: str, *, architecture: int) -> tuple[str, bytes]:
@@ -49,35 +49,8 @@ def cached(text: str, architecture: int) -> Path:
     identity = "\0".join([text, *OPTIONS, str(architecture), str(nvrtc.getVersion())])
     name = hashlib.sha256(identity.encode()).hexdigest()[:40]
     for kind in "cubin", "ptx":
-        path = folder() / f"{name}.{kind}"
+        path = _cache.folder() / f"{name}.{kind}"
         if path.exists():
             return path
     kind, code = compiled(text, architecture=architecture)
-    path = folder() / f"{name}.{kind}"
-    handle, draft = tempfile.mkstemp(dir=folder())
-    with os.fdopen(handle, "wb") as file:
-        file.write(code)
-    os.replace(draft, path)  # atomic if another process writes the same file
-    return path
-
-
-@functools.cache
-def folder() -> Path:
-    """Return PYOPS_CACHE_DIR or the user's cache directory.
-
-    If it is not writeable, returns a temporary directory of this process.
-    """
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    wanted = Path(os.environ.get("PYOPS_CACHE_DIR") or os.path.join(caches, "pyops"))
-    try:
-        wanted.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=wanted):
-            return wanted
-    except OSError as error:
-        print(f"pyops: kernels are not kept, {wanted}: {error}", file=sys.stderr)
-        return Path(_temporary().name)
-
-
-@functools.cache
-def _temporary() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="pyops-")
+    return _cache.write(f"{name}.{kind}", code)

@@ -78,6 +78,8 @@ else:
 @eager
 def traceable(graph: _graph.Graph) -> Graph:
     """Return the graph with indices as tensors that torch can trace, cached in the graph."""
+    if isinstance(graph, Graph):
+        return graph
     found: Graph | None = graph._copies.get(_TORCH)
     if found is None:
         found = Graph.__new__(Graph)

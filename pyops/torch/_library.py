@@ -9,6 +9,7 @@ All forms of an operator are registered together, so this is one module.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -25,8 +26,12 @@ from .._schema.dispatch import (
     function_schemas,
     graph_arguments,
 )
+from ..graph import Graph as HostGraph
+from . import _native
 from ._call import (
+    DTYPES,
     HALVES,
+    AnyGraph,
     Call,
     MaybeTensor,
     PhaseArgument,
@@ -35,10 +40,10 @@ from ._call import (
     rounded_type,
     tensor_of,
 )
-from ._graph import Graph, TracedGraph, graph_of
+from ._graph import Graph, TracedGraph, graph_of, traceable
 from ._host import is_tracing, without_subclass
 from ._onnx import untranslated
-from ._phase import BatchInfo, Phase, map_batch, tracks_derivatives
+from ._phase import BatchInfo, Phase, is_transformed, map_batch, map_batches, tracks_derivatives
 from ._phases import Attention, Gradient, Second, Tangent, Value
 
 if TYPE_CHECKING:
@@ -53,6 +58,10 @@ if torch._C._jit_get_schemas_for_operator("pyops::beyond"):
         "programs without Python"
     )
 LIBRARY = torch.library.Library("pyops", "DEF")
+_native.load()
+FEW_ENTRIES, FEW_ELEMENTS = 2**12, 2**17
+"""Size of a graph and of all tensors up to which a call of Python takes longer than what it saves:
+intermediates, and the comparison of the indices with those packed."""
 SINGLE: dict[str, type[Phase[Tensor]]] = {k.name: k for k in (Value, Tangent, Attention)}
 """Phases with a single result."""
 SEVERAL: dict[str, type[Phase[tuple[Tensor, ...]]]] = {k.name: k for k in (Gradient, Second)}
@@ -93,6 +102,8 @@ class Registered:
         self._integers: dict[str, frozenset[int]] = {}
         for phase, schema in function_schemas(signature).items():
             self._define(phase, schema)
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+        self._in_cpp = has_kernel(f"pyops::{op.name}", "CPU")
 
     def __call__(
         self,
@@ -102,14 +113,7 @@ class Registered:
         phase: str = "forward",
     ) -> Tensor:
         """Call a phase through torch.library, while torch traces."""
-        indexed = self.op.signature.indexed
-        plain = {name: value for name, value in options.items() if name not in indexed}
-        given = self.op._phases["forward"]._complete(plain)
-        for option in self.op.signature.options.values():
-            if option.kind not in KINDS and isinstance(given[option.name], int):
-                given[option.name] = [given[option.name]]
-        rows = [tensor_of(without_subclass(options.get(name))) for name in indexed]
-        arguments = [*tensors, *given.values(), *rows]
+        arguments = [*tensors, *self._values(options, self.op._phases["forward"]._complete)]
         if graph is not None:
             sizes = graph._num_src, graph._num_dst, graph._num_edges
             arguments = [*graph._tensors, *sizes, *arguments]
@@ -121,6 +125,56 @@ class Registered:
             arguments = [tensor_of(a) if i in integers else a for i, a in enumerate(arguments)]
         result: Tensor = getattr(torch.ops.pyops, name)(*arguments)
         return result
+
+    def is_soon(
+        self, graph: AnyGraph | None, tensors: Sequence[MaybeTensor], options: Options
+    ) -> bool:
+        """Return whether kernels in C++ take a call that is not traced, and sooner than Python."""
+        if not self._in_cpp or is_transformed():
+            return False
+        rows = [options[name] for name in self.op.signature.indexed if name in options]
+        if any(r is not None and (type(r) is not Tensor or not r.is_cpu) for r in rows):
+            return False
+        if graph is not None and not (
+            isinstance(graph, HostGraph) and len(graph._src) <= FEW_ENTRIES
+        ):
+            return False
+        given = [t for t in tensors if t is not None]
+        return sum([t.numel() for t in given]) <= FEW_ELEMENTS and not any(
+            not t.is_cpu or t.dtype not in DTYPES or is_legacy_batchedtensor(t) for t in given
+        )
+
+    def call_soon(
+        self,
+        graph: AnyGraph | None,
+        tensors: Sequence[MaybeTensor],
+        options: Options,
+        phase: str,
+    ) -> Tensor:
+        """Make a call that kernels in C++ take."""
+        place: tuple[object, ...] = ()
+        if isinstance(graph, HostGraph):
+            held = traceable(graph)
+            place = *held._tensors, held._num_src, held._num_dst, held._num_edges
+        values = self._values(options, self.op.checked) if options else self._defaults
+        result: Tensor = getattr(torch.ops.pyops, self._name(phase)).default(
+            *place, *tensors, *values
+        )
+        return result
+
+    @functools.cached_property
+    def _defaults(self) -> list[object]:
+        return self._values({}, self.op.checked)
+
+    def _values(self, options: Options, complete: Callable[[Values], Options]) -> list[object]:
+        """Return the options in the order of a registered function."""
+        indexed = self.op.signature.indexed
+        plain = {name: value for name, value in options.items() if name not in indexed}
+        given = {**complete(plain)}
+        for option in self.op.signature.options.values():
+            if option.kind not in KINDS and isinstance(given[option.name], int):
+                given[option.name] = [given[option.name]]
+        return [*given.values(), *(tensor_of(without_subclass(options.get(n))) for n in indexed)]
 
     def _refuse_derivatives(self) -> None:
         """Refuse transformations that torch.jit.trace does not record."""
@@ -137,11 +191,11 @@ class Registered:
         LIBRARY.define(schema.text(name), tags=ON_HOST if self.graph else ())
         if phase in ("forward", "attention"):
             self._define_traced(phase, schema)
-        for device in "CPU", "CUDA":
-            LIBRARY.impl(name, self._kernel(phase), device)
+        LIBRARY.impl(name, self._kernel(phase), "CompositeExplicitAutograd")
         torch.library.register_fake(f"pyops::{name}", self._fake(phase), lib=LIBRARY)
         LIBRARY.impl(name, self._autograd(phase), "Autograd", with_keyset=True)
         torch.library.register_vmap(f"pyops::{name}", self._vmap(name), lib=LIBRARY)
+        LIBRARY.impl(name, self._map_batches(name), "Batched")
 
     def _define_traced(self, phase: str, schema: FunctionSchema) -> None:
         """Define the variant that takes integers as tensors."""
@@ -220,6 +274,14 @@ class Registered:
                 return [*SEVERAL[phase].of_level(call, wanted, *tensors)]
 
         return record
+
+    def _map_batches(self, name: str) -> Callable[..., Tensor | list[Tensor]]:
+        def mapped(*arguments: object) -> Tensor | list[Tensor]:
+            found: Tensor | tuple[Tensor, ...]
+            found = map_batches(getattr(torch.ops.pyops, name).default, *arguments)
+            return found if isinstance(found, Tensor) else [*found]
+
+        return mapped
 
     def _vmap(self, name: str) -> Callable[..., tuple[object, object]]:
         def mapped(

@@ -83,9 +83,7 @@ class Phase(Function, Generic[Result]):
         """Return the results, recorded for autograd only if a derivative may be requested."""
         result: Result
         if any(map(is_legacy_batchedtensor, _tensors(arguments))):
-            level = torch._C._vmapmode_increment_nesting() - 1
-            torch._C._vmapmode_decrement_nesting()
-            result = cls._unbatched(level, call, *arguments)
+            result = map_batches(cls.of, call, *arguments)
         elif call.dispatched:
             result = call.dispatch(cls.name, *arguments)
         elif torch._C._are_functorch_transforms_active():
@@ -123,24 +121,29 @@ class Phase(Function, Generic[Result]):
         found = map_batch(cls.apply, info.batch_size, in_dims, arguments)
         return found, 0 if isinstance(found, Tensor) else (0,) * len(found)
 
-    @classmethod
-    def _unbatched(cls, level: int, *arguments: Any) -> Any:
-        """Map over the batches of torch.autograd, as for `is_grads_batched`."""
-        if level == 0:
-            return cls.of(*arguments)
-        # a tensor without a batch at this level becomes a batch of one
-        batches = [
-            torch._remove_batch_dim(a, level, 1, 0) if isinstance(a, Tensor) else a
-            for a in arguments
-        ]
-        sizes = [len(b) if isinstance(b, Tensor) else 1 for b in batches]
-        count = next((size for size in sizes if size != 1), 1)
-        dims = [0 if isinstance(b, Tensor) else None for b in batches]
-        batches = [b.expand(count, *b.shape[1:]) if isinstance(b, Tensor) else b for b in batches]
-        found = map_batch(functools.partial(cls._unbatched, level - 1), count, dims, batches)
-        if isinstance(found, Tensor):
-            return torch._add_batch_dim(found, 0, level)
-        return tuple(torch._add_batch_dim(f, 0, level) for f in found)
+
+def map_batches(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Map a function over the batches of torch.autograd, as for `is_grads_batched`."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    return _unbatched(function, level, *arguments)
+
+
+def _unbatched(function: Callable[..., Any], level: int, *arguments: Any) -> Any:
+    if level == 0:
+        return function(*arguments)
+    # a tensor without a batch at this level becomes a batch of one
+    batches = [
+        torch._remove_batch_dim(a, level, 1, 0) if isinstance(a, Tensor) else a for a in arguments
+    ]
+    sizes = [len(b) if isinstance(b, Tensor) else 1 for b in batches]
+    count = next((size for size in sizes if size != 1), 1)
+    dims = [0 if isinstance(b, Tensor) else None for b in batches]
+    batches = [b.expand(count, *b.shape[1:]) if isinstance(b, Tensor) else b for b in batches]
+    found = map_batch(functools.partial(_unbatched, function, level - 1), count, dims, batches)
+    if isinstance(found, Tensor):
+        return torch._add_batch_dim(found, 0, level)
+    return tuple(torch._add_batch_dim(f, 0, level) for f in found)
 
 
 def is_transformed() -> bool:

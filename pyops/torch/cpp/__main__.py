@@ -1,4 +1,7 @@
-"""Build the C++ library that registers the operators with PyTorch, or write its sources."""
+"""Build the kernels that pyops.torch loads, or the library for programs without Python.
+
+The library, or its sources, are written to a folder if one is given.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,24 @@ import argparse
 import subprocess
 import sys
 
-from .sources import build, write_sources
+from .sources import build, build_for_python, write_sources
 
 
 def main() -> int:
     """Run the command line; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m pyops.torch.cpp", description=__doc__)
-    parser.add_argument("folder", help="folder for the sources and the library")
+    parser.add_argument("folder", nargs="?", help="folder of the library and its sources")
     parser.add_argument(
         "--sources", action="store_true", help="write the sources alone, with a CMakeLists.txt"
     )
     given = parser.parse_args()
     if given.sources:
+        if given.folder is None:
+            parser.error("--sources: expected a folder")
         write_sources(given.folder)
         return 0
     try:
-        print(build(given.folder))
+        print(build_for_python() if given.folder is None else build(given.folder))
     except FileNotFoundError as error:
         sys.exit(f"pyops.torch.cpp: expected a C and a C++ compiler (CC, CXX), got {error}")
     except subprocess.CalledProcessError as error:

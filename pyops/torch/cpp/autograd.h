@@ -1,6 +1,8 @@
 /* Nodes of autograd: each phase is the derivative of the previous one. */
 #pragma once
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/jit/frontend/tracer.h>
 
 #include "arguments.h"
 
@@ -40,6 +42,10 @@ struct Node : torch::autograd::Function<Node> {
   static std::vector<Tensor> backward(Context *context, const std::vector<Tensor> &cotangents) {
     auto recorded =
         c10::static_intrusive_pointer_cast<Recorded>(context->saved_data["recorded"].toCapsule());
+    TORCH_CHECK_NOT_IMPLEMENTED(!torch::jit::tracer::isTracing(), "pyops.torch.",
+                                recorded->phase->op->name,
+                                ": derivatives inside what torch.jit.trace records: trace the "
+                                "value and differentiate the traced function");
     std::vector<bool> needed(tensor_count(*recorded->phase));
     for (size_t i = 0; i < recorded->places.size(); i++) {
       needed[recorded->places[i]] = context->needs_input_grad(i);

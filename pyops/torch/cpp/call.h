@@ -1,6 +1,8 @@
 /* Calls: tensors and options checked, sizes solved, results allocated, the kernel called. The steps
    of a call share its state, so they are one class and one source. */
 #pragma once
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <cmath>
 #include <cstring>
 

@@ -1,7 +1,6 @@
 /* Graphs: index tensors checked, and packed into the arrays that kernels read. Most of the source
    is one class. */
 #pragma once
-#include <ATen/Parallel.h>
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -30,11 +29,16 @@ enum Index {
 };
 static_assert(std::size(index_names) == INDEX_COUNT);
 
-/* Number of threads: as for PyTorch's functions, as far as they can start. */
+/* What a program without Python and a process with it do in different ways: the number of threads
+   of the next call if all can start, and the end of an interrupted one. */
+int32_t wanted_threads();
+[[noreturn]] void raise_interrupt(const std::string &caller);
+
+/* Number of threads of the next call. */
 int32_t team() {
   static std::mutex trial;
   thread_local int32_t started = 1;
-  int32_t number = std::min(at::get_num_threads(), pyops_available_threads());
+  int32_t number = wanted_threads();
   if (number > started) {
     std::lock_guard<std::mutex> lock(trial);
     pyops_startable_threads(number, &started);
@@ -43,7 +47,7 @@ int32_t team() {
 }
 
 void check_status(const std::string &caller, int32_t status) {
-  TORCH_CHECK(status != PYOPS_INTERRUPTED, caller, ": interrupted");
+  if (status == PYOPS_INTERRUPTED) raise_interrupt(caller);
   TORCH_CHECK_WITH(OutOfMemoryError, status == 0, caller,
                    ": not enough memory for the working arrays");
 }

@@ -2,6 +2,7 @@
    function reads the arguments of any operator and phase by its tables, which are generated from
    the declarations; it makes all checks that Python makes. The headers here are parts of this one
    source, as those of PyTorch take longer to compile than all of it. */
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -14,6 +15,11 @@
 #include "call.h"
 
 namespace pyops_torch {
+
+int32_t wanted_threads() { return std::min(at::get_num_threads(), pyops_available_threads()); }
+
+void raise_interrupt(const std::string &caller) { TORCH_CHECK(false, caller, ": interrupted"); }
+
 namespace {
 
 void compute(const OperatorHandle &handle, Stack *stack) {

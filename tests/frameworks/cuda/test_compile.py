@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from pyops._functions import FUNCTIONS
+from pyops import _cache
 from pyops.cuda import _compiler
 from pyops.cuda._formulas import functions
 from pyops.cuda._source import compose, kernels, sources, types, variants
@@ -87,9 +88,9 @@ def caches(tmp_path, monkeypatch):
     """Return a user whose cache folder exists."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("PYOPS_CACHE_DIR", raising=False)
-    _compiler.folder.cache_clear()
+    _cache.folder.cache_clear()
     yield tmp_path
-    _compiler.folder.cache_clear()
+    _cache.folder.cache_clear()
 
 
 def test_machine_code_is_kept(caches, monkeypatch):
@@ -126,7 +127,7 @@ def test_where_nothing_can_be_kept(caches, monkeypatch, capsys):
     path = _compiler.cached(text, 90)
     assert path.exists()
     assert caches not in path.parents
-    assert "kernels are not kept" in capsys.readouterr().err
+    assert "compiled code is not kept" in capsys.readouterr().err
 
 
 def test_subnormal_numbers_are_kept():

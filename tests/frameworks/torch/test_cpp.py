@@ -33,8 +33,17 @@ def library(tmp_path_factory):
     return build(tmp_path_factory.mktemp("library"))
 
 
-def python(*words):
-    return user_programs.run(sys.executable, *words, cwd=ROOT)
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """A cache with the kernels that `pyops.torch` loads."""
+    folder = tmp_path_factory.mktemp("cache")
+    built = python("-m", "pyops.torch.cpp", PYOPS_CACHE_DIR=folder).split()
+    assert [Path(built[-1])] == [*folder.iterdir()]
+    return folder
+
+
+def python(*words, **environment):
+    return user_programs.run(sys.executable, *words, cwd=ROOT, **environment)
 
 
 def test_all_declared_operators_are_in_the_tables():
@@ -68,6 +77,22 @@ def test_beside_python_it_registers_nothing(library):
     output = python("-c", program, library)
     assert "expected a program without Python, got one where pyops.torch has" in output
     assert "True" in output.splitlines()
+
+
+def test_kernels_that_python_loads(cache):
+    module = "tests.support.native_calls"
+    assert "refusals" in python("-m", module, STEP, PYOPS_CACHE_DIR=cache)
+
+
+def test_kernels_of_another_build_are_not_loaded(cache, tmp_path):
+    (built,) = cache.iterdir()
+    shutil.copy(built, tmp_path / "torch-other.so")
+    program = "from pyops.torch import _native; print(_native.load())"
+    assert "False" in python("-c", program, PYOPS_CACHE_DIR=tmp_path).splitlines()
+    (tmp_path / built.name).write_text("no library")
+    output = python("-c", program, PYOPS_CACHE_DIR=tmp_path)
+    assert f"pyops.torch: {tmp_path / built.name} is not used: " in output
+    assert "False" in output.splitlines()
 
 
 def test_program_without_python(library, tmp_path):
