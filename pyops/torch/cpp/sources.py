@@ -52,8 +52,11 @@ def build_for_python() -> Path:
     """Build the kernels that `pyops.torch` loads for calls of compiled functions.
 
     Returns the path of the library. It is in the cache, and loaded by every process that imports
-    `pyops.torch` later, with the same PyTorch and pyops.
+    `pyops.torch` later, with the same PyTorch and pyops. Nothing is built if it is there.
     """
+    found = _cache.wanted() / file_name()
+    if found.exists():
+        return found
     with tempfile.TemporaryDirectory() as folder:
         write_sources(folder)
         shutil.copy(Path(__file__).with_name("python.cpp"), folder)
