@@ -1,5 +1,7 @@
 """The folder of code that is compiled on the machine of the user."""
 
+from __future__ import annotations
+
 import functools
 import os
 import sys
@@ -7,10 +9,19 @@ import tempfile
 from pathlib import Path
 
 
-def wanted() -> Path:
-    """Return PYOPS_CACHE_DIR or the user's cache directory, whether it exists or not."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("PYOPS_CACHE_DIR") or os.path.join(caches, "pyops"))
+def wanted() -> Path | None:
+    """Return PYOPS_CACHE_DIR or the user's cache directory, whether it exists or not.
+
+    None if the user has no home directory.
+    """
+    chosen = os.environ.get("PYOPS_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    try:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return Path(caches) / "pyops"
 
 
 @functools.cache
@@ -18,11 +29,13 @@ def folder() -> Path:
     """Return that folder, or a temporary one of this process if it is not writeable."""
     found = wanted()
     try:
+        if found is None:
+            raise OSError("there is no home directory; PYOPS_CACHE_DIR may name a folder")
         found.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=found):
             return found
     except OSError as error:
-        print(f"pyops: compiled code is not kept, {found}: {error}", file=sys.stderr)
+        print(f"pyops: compiled code is not kept, {found or ''}: {error}", file=sys.stderr)
         return Path(_temporary().name)
 
 

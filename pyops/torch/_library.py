@@ -133,10 +133,12 @@ class Registered:
         if not self._in_cpp or is_transformed():
             return False
         rows = [options[name] for name in self.op.signature.indexed if name in options]
-        if any(r is not None and (type(r) is not Tensor or not r.is_cpu) for r in rows):
+        if any(r is not None and not _is_plain(r) for r in rows):
             return False
         if graph is not None and not (
-            isinstance(graph, HostGraph) and len(graph._src) <= FEW_ENTRIES
+            isinstance(graph, HostGraph)
+            and len(graph._src) <= FEW_ENTRIES
+            and graph._num_src + graph._num_dst <= FEW_ELEMENTS
         ):
             return False
         given = [t for t in tensors if t is not None]
@@ -191,7 +193,8 @@ class Registered:
         LIBRARY.define(schema.text(name), tags=ON_HOST if self.graph else ())
         if phase in ("forward", "attention"):
             self._define_traced(phase, schema)
-        LIBRARY.impl(name, self._kernel(phase), "CompositeExplicitAutograd")
+        for key in "CompositeExplicitAutograd", "CUDA":  # the CPU has one in C++ if it was built
+            LIBRARY.impl(name, self._kernel(phase), key)
         torch.library.register_fake(f"pyops::{name}", self._fake(phase), lib=LIBRARY)
         LIBRARY.impl(name, self._autograd(phase), "Autograd", with_keyset=True)
         torch.library.register_vmap(f"pyops::{name}", self._vmap(name), lib=LIBRARY)
@@ -352,6 +355,10 @@ class Dispatched(PhaseCall):
             return []
         known = self.names if phase == "backward" else [*self.names, "gy"]
         return [[name in wanted for name in known]]
+
+
+def _is_plain(rows: object) -> bool:
+    return isinstance(rows, Tensor) and type(rows) is Tensor and rows.is_cpu
 
 
 def _needs_no_dispatch(tensors: Sequence[MaybeTensor]) -> bool:

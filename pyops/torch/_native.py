@@ -34,11 +34,14 @@ def file_name() -> str:
 def load() -> bool:
     """Load the library if there is one, and return whether there is."""
     folder = _cache.wanted()
-    if not any(folder.glob(f"{_STEM}*")) or not (path := folder / file_name()).exists():
+    if folder is None or not any(folder.glob(f"{_STEM}*")):
         return False
+    path = folder / file_name()
     try:
+        if not path.exists():
+            return False
         register = ctypes.CDLL(str(path)).pyops_torch_register
-    except OSError as error:
+    except (OSError, AttributeError) as error:
         message = str(error)
     else:
         register.restype = ctypes.c_char_p

@@ -3,9 +3,12 @@
 python -m tests.support.native_calls STEP, of which it compares every case in so many
 """
 
+import os
 import signal
 import sys
+import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -47,7 +50,8 @@ def called(function, *arguments):
 
 
 def aggregate(graph, x):
-    return torch.ops.pyops.aggregate(*graph._tensors, NODES, NODES, graph.num_entries, x, *REST)
+    sizes = graph.num_src, graph.num_dst, graph.num_edges
+    return torch.ops.pyops.aggregate(*graph._tensors, *sizes, x, *REST)
 
 
 REST = None, None, None, "sum", 1.0, 1.0
@@ -117,10 +121,11 @@ def passed_on():
     y, phases = called(aggregate, graph, torch._neg_view(x))
     assert phases == ["forward"]
     assert torch.equal(y, -aggregate(graph, x))
-    many, _ = example(MOST + 1)
-    y, phases = called(aggregate, many, x)
-    assert phases == ["forward"]
-    assert np.array_equal(y.numpy(), pyops.aggregate(many, x.numpy()))
+    nodes = pt.Graph(graph.src, graph.dst, num_src=2**18, num_dst=NODES)
+    for large, rows in (example(MOST + 1)[0], x), (nodes, x.new_ones(2**18, 1)):
+        y, phases = called(aggregate, large, rows)
+        assert phases == ["forward"]
+        assert np.array_equal(y.numpy(), pyops.aggregate(large, rows.numpy()))
     batch = torch.stack([x, -x])
     mapped = torch.vmap(lambda x: aggregate(graph, x))(batch)
     assert torch.equal(mapped, torch.stack([aggregate(graph, x), aggregate(graph, -x)]))
@@ -135,6 +140,36 @@ def passed_on():
     traced = torch.fx.experimental.proxy_tensor.make_fx(lambda x: aggregate(graph, x))(x)
     assert "pyops.aggregate" in traced.code
     assert torch.equal(traced(x), aggregate(graph, x))
+
+
+def forked():
+    """Children compute, whatever other threads of the parent were doing."""
+    graph, x = example()
+    right, stop = pt.aggregate(graph, x), threading.Event()
+
+    def pack():
+        while not stop.is_set():
+            aggregate(example()[0], x)
+
+    threads = [threading.Thread(target=pack) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for _ in range(30):
+            child = os.fork()
+            if not child:
+                signal.alarm(20)
+                os._exit(not torch.equal(pt.aggregate(graph, x), right))
+            assert os.waitpid(child, 0)[1] == 0
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+
+def out_of_memory():
+    with pytest.raises(MemoryError, match="lno_decode: not enough memory for the results"):
+        torch.ops.pyops.lno_decode(torch.ones(10_000, 1), torch.ones(1), None, 2**31 - 1)
 
 
 class EndedError(Exception):
@@ -181,6 +216,8 @@ def main(step):
     compiled()
     eager()
     passed_on()
+    forked()
+    out_of_memory()
     interrupted()
     print(f"{len(CASES)} cases, {refused} refusals")
 

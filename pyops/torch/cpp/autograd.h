@@ -98,7 +98,7 @@ struct Node : torch::autograd::Function<Node> {
                     phase.op->inputs.size());
       }
       default:
-        TORCH_CHECK_NOT_IMPLEMENTED(false, "pyops::", phase.op->name,
+        TORCH_CHECK_NOT_IMPLEMENTED(false, "pyops.torch.", phase.op->name,
                                     ": third derivatives: pyops ends at the second");
     }
   }

@@ -387,12 +387,19 @@ class Call {
       Lengths lengths;
       for (const Size &size : shapes[i]) {
         Wide length = size.value(known_.data());
-        TORCH_CHECK_WITH(OutOfMemoryError, length <= INT64_MAX, caller_,
-                         ": not enough memory for the results");
+        if (length > INT64_MAX) no_memory();
         lengths.push_back(static_cast<int64_t>(length));
       }
-      outputs_.push_back(at::empty(lengths, at::TensorOptions().dtype(type_)));
+      try {
+        outputs_.push_back(at::empty(lengths, at::TensorOptions().dtype(type_)));
+      } catch (const c10::Error &) {
+        no_memory();
+      }
     }
+  }
+
+  [[noreturn]] void no_memory() const {
+    raise_no_memory(caller_ + ": not enough memory for the results");
   }
 
   /* Returns the bits of index arrays that the kernel does not read in this call. */

@@ -1,6 +1,7 @@
 /* Graphs: index tensors checked, and packed into the arrays that kernels read. Most of the source
    is one class. */
 #pragma once
+#include <pthread.h>
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -30,17 +31,20 @@ enum Index {
 static_assert(std::size(index_names) == INDEX_COUNT);
 
 /* What a program without Python and a process with it do in different ways: the number of threads
-   of the next call if all can start, and the end of an interrupted one. */
+   of the next call if all can start, and errors. */
 int32_t wanted_threads();
 [[noreturn]] void raise_interrupt(const std::string &caller);
+[[noreturn]] void raise_no_memory(const std::string &message);
+
+/* New in a child process, which has no other threads that could release it. */
+static std::mutex *trial = new std::mutex;
+static thread_local int32_t started = 1;
 
 /* Number of threads of the next call. */
 int32_t team() {
-  static std::mutex trial;
-  thread_local int32_t started = 1;
   int32_t number = wanted_threads();
   if (number > started) {
-    std::lock_guard<std::mutex> lock(trial);
+    std::lock_guard<std::mutex> lock(*trial);
     pyops_startable_threads(number, &started);
   }
   return std::max(1, std::min(number, started));
@@ -48,8 +52,7 @@ int32_t team() {
 
 void check_status(const std::string &caller, int32_t status) {
   if (status == PYOPS_INTERRUPTED) raise_interrupt(caller);
-  TORCH_CHECK_WITH(OutOfMemoryError, status == 0, caller,
-                   ": not enough memory for the working arrays");
+  if (status) raise_no_memory(caller + ": not enough memory for the working arrays");
 }
 
 const Tensor &check_indices(const std::string &label, const Tensor &tensor) {
@@ -314,10 +317,25 @@ class Graph {
   }
 };
 
+/* Recent graphs, the last used first. */
+struct Recent {
+  std::mutex mutex;
+  std::deque<std::shared_ptr<Graph>> graphs;
+};
+
+static Recent *recent = new Recent;
+
+/* Leaves what another thread may have locked when it forked to the parent. */
+static void forget() {
+  trial = new std::mutex;
+  recent = new Recent;
+  started = 1;
+}
+
+static const int forgets [[maybe_unused]] = pthread_atfork(nullptr, nullptr, forget);
+
 /* Returns the graph of index tensors, packed once for recent calls with equal indices. */
 std::shared_ptr<Graph> graph_of(const IValue *given) {
-  static std::mutex mutex;
-  static std::deque<std::shared_ptr<Graph>> recent;
   const size_t most = 16;
   Tensor src = given[0].toTensor(), dst = given[1].toTensor();
   auto ids = given[2].toOptional<Tensor>();
@@ -328,16 +346,18 @@ std::shared_ptr<Graph> graph_of(const IValue *given) {
   if (ids) check_indices("Graph: edge_ids", *ids);
   std::deque<std::shared_ptr<Graph>> known;
   {
-    std::lock_guard<std::mutex> lock(mutex);
-    known = recent;
+    std::lock_guard<std::mutex> lock(recent->mutex);
+    known = recent->graphs;
   }
-  for (const auto &graph : known) {
-    if (graph->is(src, dst, ids, counts)) return graph;
-  }
-  auto graph = std::make_shared<Graph>(src, dst, ids, counts);
-  std::lock_guard<std::mutex> lock(mutex);
-  recent.push_front(graph);
-  if (recent.size() > most) recent.pop_back();
+  auto equal = [&](const auto &graph) { return graph->is(src, dst, ids, counts); };
+  auto found = std::find_if(known.begin(), known.end(), equal);
+  if (found != known.end() && found == known.begin()) return *found;
+  auto graph = found != known.end() ? *found : std::make_shared<Graph>(src, dst, ids, counts);
+  std::lock_guard<std::mutex> lock(recent->mutex);
+  auto &graphs = recent->graphs;
+  graphs.erase(std::remove(graphs.begin(), graphs.end(), graph), graphs.end());
+  graphs.push_front(graph);
+  if (graphs.size() > most) graphs.pop_back();
   return graph;
 }
 

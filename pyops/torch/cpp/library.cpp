@@ -20,6 +20,10 @@ int32_t wanted_threads() { return std::min(at::get_num_threads(), pyops_availabl
 
 void raise_interrupt(const std::string &caller) { TORCH_CHECK(false, caller, ": interrupted"); }
 
+void raise_no_memory(const std::string &message) {
+  TORCH_CHECK_WITH(OutOfMemoryError, false, message);
+}
+
 namespace {
 
 void compute(const OperatorHandle &handle, Stack *stack) {

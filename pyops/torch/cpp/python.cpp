@@ -24,6 +24,15 @@ void raise_interrupt(const std::string &) {
   throw pybind11::error_already_set(); /* by a signal handler */
 }
 
+/* MemoryError of Python. */
+struct NoMemory : std::bad_alloc {
+  std::string message;
+  explicit NoMemory(std::string text) : message(std::move(text)) {}
+  const char *what() const noexcept override { return message.c_str(); }
+};
+
+void raise_no_memory(const std::string &message) { throw NoMemory(message); }
+
 namespace {
 
 using c10::DispatchKey;
@@ -31,7 +40,7 @@ using c10::DispatchKeySet;
 
 /* Indices are compared with those of packed graphs in each call, and packed anew besides in Python:
    with more entries than these, that costs more than the call of Python. */
-constexpr int64_t most_entries = 1 << 14;
+constexpr int64_t most_entries = 1 << 14, most_nodes = 1 << 17;
 
 /* Whether a call is of plain tensors, whose memory holds the values, and no mode sees it. */
 bool is_plain(const Phase &phase, DispatchKeySet keys, const Stack &stack, size_t count) {
@@ -47,7 +56,10 @@ bool is_plain(const Phase &phase, DispatchKeySet keys, const Stack &stack, size_
       return false;
     }
   }
-  return !phase.op->has_graph || stack[stack.size() - count].toTensor().numel() <= most_entries;
+  if (!phase.op->has_graph) return true;
+  const IValue *graph = &stack[stack.size() - count];
+  return graph[0].toTensor().numel() <= most_entries && graph[3].isInt() && graph[4].isInt() &&
+         graph[3].toInt() <= most_nodes && graph[4].toInt() <= most_nodes;
 }
 
 bool has_tangents(const Stack &stack, size_t count) {
@@ -97,6 +109,7 @@ extern "C" __attribute__((visibility("default"))) const char *pyops_torch_regist
                                           CppFunction::makeFromBoxedFunction<&record>()));
     }
   } catch (const std::exception &error) {
+    library.reset();
     message = error.what();
     return message.c_str();
   }

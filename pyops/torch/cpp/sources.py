@@ -54,7 +54,7 @@ def build_for_python() -> Path:
     Returns the path of the library. It is in the cache, and loaded by every process that imports
     `pyops.torch` later, with the same PyTorch and pyops. Nothing is built if it is there.
     """
-    found = _cache.wanted() / file_name()
+    found = _cache.folder() / file_name()
     if found.exists():
         return found
     with tempfile.TemporaryDirectory() as folder:

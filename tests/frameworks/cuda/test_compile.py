@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from pyops._functions import FUNCTIONS
 from pyops import _cache
+from pyops._functions import FUNCTIONS
 from pyops.cuda import _compiler
 from pyops.cuda._formulas import functions
 from pyops.cuda._source import compose, kernels, sources, types, variants

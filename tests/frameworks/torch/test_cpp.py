@@ -1,5 +1,6 @@
 """The C++ library that registers the operators with PyTorch for programs without Python."""
 
+import _ctypes
 import shutil
 import subprocess
 import sys
@@ -89,10 +90,23 @@ def test_kernels_of_another_build_are_not_loaded(cache, tmp_path):
     shutil.copy(built, tmp_path / "torch-other.so")
     program = "from pyops.torch import _native; print(_native.load())"
     assert "False" in python("-c", program, PYOPS_CACHE_DIR=tmp_path).splitlines()
-    (tmp_path / built.name).write_text("no library")
-    output = python("-c", program, PYOPS_CACHE_DIR=tmp_path)
-    assert f"pyops.torch: {tmp_path / built.name} is not used: " in output
-    assert "False" in output.splitlines()
+    for content in b"no library", Path(_ctypes.__file__).read_bytes():
+        (tmp_path / built.name).write_bytes(content)
+        output = python("-c", program, PYOPS_CACHE_DIR=tmp_path)
+        assert f"pyops.torch: {tmp_path / built.name} is not used: " in output
+        assert "False" in output.splitlines()
+
+
+def test_users_without_a_home():
+    program = (
+        "from pathlib import Path\n"
+        "def home(): raise RuntimeError('Could not determine home directory.')\n"
+        "Path.home = home\n"
+        "import pyops.torch; from pyops import _cache; print(_cache.wanted(), _cache.folder())"
+    )
+    output = python("-c", program, PYOPS_CACHE_DIR="", XDG_CACHE_HOME="")
+    assert "there is no home directory; PYOPS_CACHE_DIR may name a folder" in output
+    assert "None /" in output
 
 
 def test_program_without_python(library, tmp_path):
