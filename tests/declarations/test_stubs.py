@@ -158,6 +158,12 @@ def test_public_names(package):
     assert found == names
 
 
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory):
+    """Other processes would read what this one is writing."""
+    jedi.settings.cache_directory = str(tmp_path_factory.mktemp("jedi"))
+
+
 def signatures(text):
     """Return what jedi shows behind a parenthesis."""
     root = str(PACKAGE.parent)
