@@ -65,8 +65,8 @@ def function(op: Operator) -> Callable[..., Tensor | tuple[Tensor, Tensor]]:
             if is_exporting():
                 return translated(op, graph, tensors, options, phase)
             return registered(graph, tensors, options, phase)
-        if registered.is_soon(graph, tensors, options):
-            return registered.call_soon(graph, tensors, options, phase)
+        if registered.is_small(graph, tensors, options):
+            return registered.call_small(graph, tensors, options, phase)
         kind = Attention if phase == "attention" else Value
         return kind.of(Call(op, registered.names, graph, options), *tensors)
 

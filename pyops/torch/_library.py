@@ -113,10 +113,8 @@ class Registered:
         phase: str = "forward",
     ) -> Tensor:
         """Call a phase through torch.library, while torch traces."""
-        arguments = [*tensors, *self._values(options, self.op._phases["forward"]._complete)]
-        if graph is not None:
-            sizes = graph._num_src, graph._num_dst, graph._num_edges
-            arguments = [*graph._tensors, *sizes, *arguments]
+        values = self._values(options, self.op._phases["forward"]._complete)
+        arguments = [*_place(graph), *tensors, *values]
         name = self._name(phase)
         if is_jit_tracing():
             self._refuse_derivatives()
@@ -126,10 +124,10 @@ class Registered:
         result: Tensor = getattr(torch.ops.pyops, name)(*arguments)
         return result
 
-    def is_soon(
+    def is_small(
         self, graph: AnyGraph | None, tensors: Sequence[MaybeTensor], options: Options
     ) -> bool:
-        """Return whether kernels in C++ take a call that is not traced, and sooner than Python."""
+        """Return whether kernels in C++ compute a call that is not traced, sooner than Python."""
         if not self._in_cpp or is_transformed():
             return False
         rows = [options[name] for name in self.op.signature.indexed if name in options]
@@ -146,23 +144,18 @@ class Registered:
             not t.is_cpu or t.dtype not in DTYPES or is_legacy_batchedtensor(t) for t in given
         )
 
-    def call_soon(
+    def call_small(
         self,
         graph: AnyGraph | None,
         tensors: Sequence[MaybeTensor],
         options: Options,
         phase: str,
     ) -> Tensor:
-        """Make a call that kernels in C++ take."""
-        place: tuple[object, ...] = ()
-        if isinstance(graph, HostGraph):
-            held = traceable(graph)
-            place = *held._tensors, held._num_src, held._num_dst, held._num_edges
+        """Make a call that kernels in C++ compute."""
+        held = traceable(graph) if isinstance(graph, HostGraph) else None
         values = self._values(options, self.op.checked) if options else self._defaults
-        result: Tensor = getattr(torch.ops.pyops, self._name(phase)).default(
-            *place, *tensors, *values
-        )
-        return result
+        run: Callable[..., Tensor] = getattr(torch.ops.pyops, self._name(phase)).default
+        return run(*_place(held), *tensors, *values)
 
     @functools.cached_property
     def _defaults(self) -> list[object]:
@@ -355,6 +348,13 @@ class Dispatched(PhaseCall):
             return []
         known = self.names if phase == "backward" else [*self.names, "gy"]
         return [[name in wanted for name in known]]
+
+
+def _place(graph: Graph | TracedGraph | None) -> tuple[object, ...]:
+    """Return the arguments for a graph."""
+    if graph is None:
+        return ()
+    return *graph._tensors, graph._num_src, graph._num_dst, graph._num_edges
 
 
 def _is_plain(rows: object) -> bool:

@@ -154,17 +154,19 @@ def forked():
     threads = [threading.Thread(target=pack) for _ in range(2)]
     for thread in threads:
         thread.start()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        for _ in range(30):
-            child = os.fork()
-            if not child:
-                signal.alarm(20)
-                os._exit(not torch.equal(pt.aggregate(graph, x), right))
-            assert os.waitpid(child, 0)[1] == 0
-    stop.set()
-    for thread in threads:
-        thread.join()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            for _ in range(30):
+                child = os.fork()
+                if not child:
+                    signal.alarm(20)
+                    os._exit(not torch.equal(pt.aggregate(graph, x), right))
+                assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def out_of_memory():
@@ -185,17 +187,17 @@ def interrupted():
     def encode():
         return torch.ops.pyops.lno_encode(values, poles, None)
 
-    values, poles = torch.ones(64, 400_000), torch.linspace(0, 1, 64)
-    start = time.perf_counter()
+    values, poles = torch.ones(64, 400_000), torch.linspace(0, 1, 256)
+    start = time.process_time()  # other programs do not change this time
     encode()
-    whole = time.perf_counter() - start
-    signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, whole / 10)
-    start = time.perf_counter()
+    whole = time.process_time() - start
+    signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, whole / 20)
+    start = time.process_time()
     with pytest.raises(EndedError):
         encode()
-    ended = time.perf_counter() - start
-    assert ended < 0.9 * whole or ended < 0.3, (ended, whole)
+    ended = time.process_time() - start
+    assert ended < 0.7 * whole, (ended, whole)
 
 
 def main(step):
