@@ -1,11 +1,13 @@
 """Floating-point exceptions of kernels: `python -m tests.support.floating_point` lists them.
 
 Flags are per thread, so kernels run on the calling one, and each call is checked separately. If
-scratch.c is preloaded, memory and stack are filled with signalling NaN before each call.
+scratch.c is preloaded, memory and stack are filled with signalling NaN before each call. Addresses
+that a kernel leaves on the stack are signalling NaN of float32, too, for the stack is placed so.
 """
 
 import ctypes
 import itertools
+import mmap
 import platform
 import sys
 from dataclasses import replace
@@ -24,7 +26,10 @@ FLAGS = {
 }.get(platform.machine(), {})
 """Bits of <fenv.h>; empty if unknown."""
 LIBM = ctypes.CDLL("libm.so.6") if FLAGS else None
-FILL_STACK = getattr(ctypes.CDLL(None), "fill_stack", lambda: None)
+LIBC = ctypes.CDLL(None)
+FILL_STACK = getattr(LIBC, "fill_stack", lambda: None)
+STACK = 0x20_7F80_0000, 1 << 22
+"""Address and bytes of the stack: the lower halves of its addresses are signalling NaN."""
 
 
 class Kernel:
@@ -101,5 +106,22 @@ def main():
     return wrong > 0
 
 
+def placed(function):
+    """Return what a function returns in a thread with a stack at STACK."""
+    results = []
+    address, size = (ctypes.c_void_p(value) for value in STACK)
+    attributes, thread = ctypes.create_string_buffer(128), ctypes.c_void_p()
+    start = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: results.append(function()))
+    LIBC.mmap.restype = ctypes.c_void_p
+    protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    memory = LIBC.mmap(address, size, protection, flags, -1, ctypes.c_long(0))
+    assert memory == STACK[0], hex(memory)
+    assert LIBC.pthread_attr_init(attributes) == 0
+    assert LIBC.pthread_attr_setstack(attributes, address, size) == 0
+    assert LIBC.pthread_create(ctypes.byref(thread), attributes, start, None) == 0
+    assert LIBC.pthread_join(thread, None) == 0
+    return results[0]
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(placed(main))
