@@ -1,8 +1,8 @@
 """Floating-point exceptions of kernels: `python -m tests.support.floating_point` lists them.
 
 Flags are per thread, so kernels run on the calling one, and each call is checked separately. If
-scratch.c is preloaded, memory and stack are filled with signalling NaN before each call. Addresses
-that a kernel leaves on the stack are signalling NaN of float32, too, for the stack is placed so.
+scratch.c is preloaded, memory and stack are filled with signalling NaN before each call. The stack
+is placed so that its own addresses, which kernels leave there, are signalling NaN of float32, too.
 """
 
 import ctypes
