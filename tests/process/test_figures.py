@@ -121,6 +121,16 @@ def test_faster_peers_by_front_end(measurements):
             lost = sum(ratio < measurements.LEVEL for ratio in ratios)
             shown.append(f"{lost} of {len(ratios)}, {median(ratios):.2g}")
         assert f"| {edges:,} | {' | '.join(shown)} |" in text
+    large = max(cell["edges"] for cell in found)
+    lost = {
+        cell["operator"]
+        for cell in found
+        for ratio in cell["ratios"].values()
+        if cell["edges"] == large and ratio and ratio < measurements.LEVEL
+    }
+    words = " ".join(text.split())
+    sentence = words.partition(f"At {large:,} edges a peer is faster")[2].partition(". ")[0]
+    assert {*re.findall(r"`(\w+)`", sentence)} == lost
 
 
 def test_time_of_a_call(measurements):
@@ -170,7 +180,11 @@ def test_page_of_front_ends(measurements):
     edges, widths = (sorted({cell[name] for cell in cells}) for name in ("edges", "width"))
     sizes = f"{' and '.join(f'{e:,}' for e in edges)} edges and width {widths.pop()}"
     assert not widths
-    assert sizes in (RESULTS.parent / "benchmarks.md").read_text()
+    text = " ".join((RESULTS.parent / "benchmarks.md").read_text().split())
+    assert sizes in text
+    few, many = ({c["operator"] for c in cells if c["edges"] == size} for size in edges)
+    left = few - many
+    assert f"left for {len(left)} operators at {edges[1]:,} edges, from `{min(left)}` on" in text
     assert not re.search(r"^     -$", page.partition("Where a peer")[2], re.M)
 
 
