@@ -48,8 +48,9 @@ def lno_decode(
 
     Notes
     -----
-    Time O(num_samples points modes). Memory beside inputs and results: O(points modes) for the
-    exponentials, and arrays of the size of inputs or results in derivatives.
+    Time O(num_samples points modes). Memory beside inputs and results: O(modes (64 + points / 64))
+    for exponentials, and in derivatives a few arrays [num_samples, modes]; of few samples, up to 64
+    partial sums of them. With frequencies, overflow of exponentials may give NaN, not infinity.
 
     References
     ----------

@@ -11,7 +11,7 @@ from pyops.blocks import pack_basis, unpack_basis
 
 from ..reference import ono_encode, orthonormalize, reference
 from ..reference.orthonormalize import gram_schmidt
-from ..support.cases import PHASES, representative
+from ..support.cases import PHASES, Case, representative
 from ..support.compare import assert_close, assert_same
 from ..support.layouts import LAYOUTS
 
@@ -21,6 +21,9 @@ SHAPES = (1, 1), (5, 3), (16, 16), (64, 64), (200, 17), (1024, 64), (1500, 130)
 both_dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 ENCODERS = "ono_encode", "ono_decode"
 BASES = "orthonormalize", *ENCODERS
+LAPLACE = "lno_encode", "lno_decode"
+# Points, modes, samples: blocks and parts of points, whole and not, of one sample or several.
+MANY = (63, 17, 70), (64, 1, 3), (129, 65, 33), (1025, 130, 1), (2100, 64, 3), (1100, 16, 70)
 
 
 def conditioned(points, modes, condition, seed=0):
@@ -101,6 +104,45 @@ def test_complex_poles(dtype, rng):
     x = np.concatenate([residues.real - residues.imag, residues.real + residues.imag], axis=1) / 2
     y = pyops.lno_decode(x.astype(dtype), poles, frequencies, points=50)
     np.testing.assert_allclose(y, (residues @ powers.T).real, **close)
+
+
+@pytest.mark.parametrize("absent", [(), ("frequencies",)], ids=["oscillating", "decaying"])
+@pytest.mark.parametrize("sizes", MANY, ids=str)
+@pytest.mark.parametrize("name", LAPLACE)
+def test_many_points_modes_and_samples(name, sizes, absent):
+    points, modes, samples = sizes
+    graph = pyops.Graph(*np.zeros((2, samples), int), 1)
+    exact = Case(name, (), absent).problem(graph, points=points, modes=modes)
+    for dtype in np.float32, np.float64:
+        problem = exact.map(dtype)
+        for phase in PHASES:
+            expected = reference(problem.map(np.float64), phase)
+            results = []
+            for threads in 1, 2, 7:
+                pyops.set_num_threads(threads)
+                results.append(problem.run(phase))
+            assert_close(results[0], expected, 100 * np.finfo(dtype).eps)
+            for other in results[1:]:
+                assert_same(other, results[0])
+            out = tuple(None if y is None else y.copy() for y in results[0])
+            problem.run(phase, out=out[0] if len(out) == 1 else out, accumulate=True)
+            twice = [None if y is None else 2 * y for y in expected]
+            assert_close(out, twice, 100 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("points", [1, 20, 100, 1100])
+def test_overflow_is_infinite(points):
+    """Points that fill a block are not among the sums, and exponentials of them may overflow."""
+    poles = np.array([-200, 1], "f")
+    t = np.linspace(0, 1, points)
+    y = pyops.lno_encode(np.ones((3, points), "f"), poles)
+    expected = np.exp(-t[:, None] * poles).sum(0)
+    expected[expected > np.finfo("f").max] = np.inf
+    np.testing.assert_allclose(y, np.tile(expected, (3, 1)), rtol=1e-5)
+    y = pyops.lno_decode(np.ones((3, 2), "f"), poles, points=points)
+    expected = np.exp(-t[:, None] * poles).sum(1)
+    expected[expected > np.finfo("f").max] = np.inf
+    np.testing.assert_allclose(y, np.tile(expected, (3, 1)), rtol=1e-4)
 
 
 def test_infinite_frequencies():
