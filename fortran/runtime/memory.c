@@ -30,6 +30,17 @@ void *pyops_take_memory(int64_t bytes) {
 #endif
 }
 
+/* Asks for huge pages within an array of malloc, before it is touched. */
+void pyops_use_huge_pages(void *memory, int64_t bytes) {
+#if defined(MADV_HUGEPAGE)
+  uintptr_t first = ((uintptr_t)memory + PAGE - 1) / PAGE * PAGE;
+  uintptr_t last = ((uintptr_t)memory + (uintptr_t)bytes) / PAGE * PAGE;
+  if (first < last) madvise((void *)first, last - first, MADV_HUGEPAGE);
+#else
+  (void)memory, (void)bytes;
+#endif
+}
+
 void pyops_give_memory(void *memory, int64_t bytes) {
 #if defined(MAP_ANONYMOUS)
   if (bytes >= LARGE) {
