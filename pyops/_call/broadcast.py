@@ -25,7 +25,7 @@ PART = 2**16
 COLUMNS = 2**15
 """Least number of elements of a tile along the innermost axis, if that axis is split."""
 SUMS = 2**12
-"""The same where they are sums over other axes, so that the sums stay in the nearest cache."""
+"""Elements, about, where they are sums over other axes, which so stay in the nearest cache."""
 ENOUGH = 16
 """Number of tiles at which no further inner axis is considered for splitting."""
 JOINED = 16
@@ -150,7 +150,7 @@ def _cut(axes: Sequence[tuple[int, ...]], wanted: Sequence[int]) -> tuple[int, i
         parts = min(extent, -(-total // PART))
         if number == len(axes) - 1:
             kept = any(strides[i] and not axis[1 + i] for i in wanted for axis in axes)
-            parts = extent // SUMS if kept else min(parts, extent // COLUMNS)
+            parts = -(-extent // SUMS) if kept else min(parts, extent // COLUMNS)
             parts = max(1, parts)
         sums = sum(
             math.prod(axis[0] for axis in axes if axis[1 + i]) for i in wanted if not strides[i]

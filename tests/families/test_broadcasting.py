@@ -35,6 +35,19 @@ def test_layouts(name, phase, layout, dtype):
         assert_close(other.run(phase), p.run(phase), 8 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("columns", [17, 48, 100, 186, 200])
+@pytest.mark.parametrize(("batch", "rows"), [(4, 3), (8, 16), (4, 32), (4, 13)])
+def test_operand_of_an_inner_axis(batch, rows, columns, rng):
+    """Chunks that cross to its next row, and later ones that begin where such a chunk did."""
+    x, g = rng.random((2, batch, 2, rows, columns), np.float32)
+    scale = rng.random((1, 2, 1, columns), np.float32)
+    assert_same([pyops.multiply(x, scale)], [x * scale])
+    gx, gscale = pyops.multiply.backward(x, scale, g)
+    assert_same([gx], [g * scale])
+    exact = (g.astype(float) * x).sum((0, 2), keepdims=True)
+    assert_close([gscale], [exact], 4 * np.finfo("f").eps)
+
+
 @every_phase
 @pytest.mark.parametrize("name", SOME)
 def test_inputs_that_repeat_elements(name, phase):
