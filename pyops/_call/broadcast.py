@@ -150,8 +150,7 @@ def _cut(axes: Sequence[tuple[int, ...]], wanted: Sequence[int]) -> tuple[int, i
         parts = min(extent, -(-total // PART))
         if number == len(axes) - 1:
             kept = any(strides[i] and not axis[1 + i] for i in wanted for axis in axes)
-            parts = -(-extent // SUMS) if kept else min(parts, extent // COLUMNS)
-            parts = max(1, parts)
+            parts = -(-extent // SUMS) if kept else min(parts, max(1, extent // COLUMNS))
         sums = sum(
             math.prod(axis[0] for axis in axes if axis[1 + i]) for i in wanted if not strides[i]
         )
