@@ -310,6 +310,6 @@ def describe(function: Function) -> str:
     text += f"\nReturns\n-------\narray, the shape {returned}\n"
     text += "    Value of the function at each element.\n\n"
     return text + (
-        "Notes\n-----\nTime O(n) for n elements. Memory beside inputs and results: chunks of a few "
-        "KB for\neach thread; for gradients of broadcast operands float64 sums of their size."
+        "Notes\n-----\nTime O(n) for n elements. Memory beside inputs and results: at most 192 KB "
+        "for\neach thread; for gradients of broadcast operands float64 sums of their size."
     )

@@ -150,7 +150,7 @@ def clip(x: Annotated[Array, "..."], *, min: float, max: float) -> Annotated[Arr
 
     Notes
     -----
-    Time O(n) for n elements. Memory beside inputs and results: chunks of a few KB for each thread.
+    Time O(n) for n elements. Memory beside inputs and results: at most 192 KB for each thread.
     """
 
 
