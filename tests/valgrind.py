@@ -29,13 +29,13 @@ COMMAND = (
 )
 
 
-def exercise():
-    """Run every variant on one thread, every operator on two, in both precisions."""
+def exercise(part, parts):
+    """Run a part of every variant on one thread, every operator on two, in both precisions."""
     pyops.set_num_threads(2)
     large = drawn(130, 150, 2000)
     problems = [case.problem() for case in VARIANTS]
     problems += [representative(name).problem(large, hidden=17) for name in OPERATORS]
-    for problem in problems:
+    for problem in problems[part::parts]:
         for dtype in np.float32, np.float64:
             for phase in PHASES:
                 for result in problem.map(dtype).run(phase):
@@ -58,19 +58,26 @@ def text(error):
     return "\n".join(lines)
 
 
+def start(part, parts, file):
+    """Start a part of the exercise; memcheck runs one thread of a process at a time."""
+    program = "-c", f"from tests.valgrind import exercise; exercise({part}, {parts})"
+    command = *COMMAND, f"--xml-file={file}", sys.executable, *program
+    environment = {"PYTHONMALLOC": "malloc", "OMP_WAIT_POLICY": "passive"}
+    return subprocess.Popen(command, env=os.environ | environment)
+
+
 def main():
+    parts = min(4, os.cpu_count())
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "reports.xml")
-        program = "-c", "from tests.valgrind import exercise; exercise()"
-        command = *COMMAND, f"--xml-file={file}", sys.executable, *program
-        environment = {"PYTHONMALLOC": "malloc", "OMP_WAIT_POLICY": "passive"}
-        failed = subprocess.run(command, env=os.environ | environment).returncode
-        errors = [*ElementTree.parse(file).iter("error")]
+        files = [Path(folder, f"{part}.xml") for part in range(parts)]
+        running = [start(part, parts, file) for part, file in enumerate(files)]
+        statuses = [process.wait() for process in running]
+        errors = [error for file in files for error in ElementTree.parse(file).iter("error")]
     ours = [error for error in errors if touches(error)]
     for error in ours:
         print(text(error), end="\n\n")
     print(f"valgrind: {len(ours)} reports about pyops, {len(errors) - len(ours)} about others")
-    return failed or bool(ours)
+    return any(statuses) or bool(ours)
 
 
 if __name__ == "__main__":
