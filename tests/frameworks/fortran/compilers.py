@@ -17,7 +17,7 @@ from ...mutants.fault_sites import KERNELS, OPERATORS
 PROGRAMS = ROOT / "tests" / "frameworks" / "fortran"
 FORTRAN = ROOT / "fortran"
 COMPILERS = {
-    "gfortran": "-std=f2018 -g -O1 -fcheck=all -fsanitize=address -Wall -Wextra -Werror=unused"
+    "gfortran": "-std=f2018 -g -fcheck=all -fsanitize=address -Wall -Wextra -Werror=unused"
     " -ffpe-trap=invalid,zero,overflow",
     "flang-22": "-g -O1",
 }
