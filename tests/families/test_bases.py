@@ -2,6 +2,7 @@
 
 import importlib.util
 import pickle
+from itertools import product
 
 import numpy as np
 import pytest
@@ -92,10 +93,12 @@ def test_small_distances_in_single_precision(degree):
         assert (abs(exact[:, degree * 4 + n] - expected) <= 1e-9 * scale)[x < 0.9].all()
 
 
-@pytest.mark.parametrize("frequency", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("distance", [0.001, 0.01, 0.07, 0.3])
-def test_slow_waves_in_single_precision(frequency, distance):
-    """Results are accurate where the slope of sin(f x) / x cancels."""
+SLOW, FAST = product((0.1, 1.0, 3.0), (0.001, 0.01, 0.07, 0.3)), product((1e13, -1e18), (0.25, 0.5))
+
+
+@pytest.mark.parametrize(("frequency", "distance"), [*SLOW, *FAST])
+def test_waves_in_single_precision(frequency, distance):
+    """Results are accurate where the slope of sin(f x) / x cancels, and where f^3 overflows."""
     values = [distance], [frequency], [[-0.2]], [1.0], [1.0]
     single = [np.array(a, np.float32) for a in values]
     double = [a.astype(float) for a in single]
