@@ -17,6 +17,21 @@ from benchmarks.peers import NAMES, PEERS
 from benchmarks.row import Row
 
 
+def positive(text: str) -> int:
+    """Return the number of an option that is 1 or more."""
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{value} is less than 1")
+    return value
+
+
+def thread_count(text: str) -> int:
+    """Return a number of threads that each have a core."""
+    cores = len(os.sched_getaffinity(0))
+    if (value := positive(text)) > cores:
+        raise argparse.ArgumentTypeError(f"{value}: this process has {cores} cores")
+    return value
+
+
 def arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -26,14 +41,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="default: all")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="default: all")
     parser.add_argument(
-        "--threads", nargs="+", type=int, default=sorted({1, cores}), help="default: 1 and all"
+        "--threads",
+        nargs="+",
+        type=thread_count,
+        default=sorted({1, cores}),
+        help="default: 1 and all",
     )
-    parser.add_argument("--rounds", type=int, help="default: 7; 3 of calls above 3 s")
+    parser.add_argument("--rounds", type=positive, help="default: 7; 3 of calls above 3 s")
     parser.add_argument("--output", type=Path, default=Path("results"), help="default: results/")
-    options = parser.parse_args()
-    if max(options.threads) > cores:
-        parser.error(f"--threads: this process has {cores} cores")
-    return options
+    return parser.parse_args()
 
 
 def start(peers: list[str], threads: list[int]) -> tuple[dict[tuple[str, int], Worker], dict]:
@@ -74,6 +90,7 @@ def run(cases, workers, threads, rounds, limits) -> list[Row]:
 
 def main() -> int:
     options = arguments()
+    options.output.mkdir(parents=True, exist_ok=True)
     facts = machine.describe()
     try:
         limits = Limits(tuple(options.threads))
@@ -96,7 +113,6 @@ def main() -> int:
         worker.close()
     rates = limits.rates if limits and rows else {}
     settings = {"quick": options.quick, "rounds": rounds, "threads": options.threads}
-    options.output.mkdir(parents=True, exist_ok=True)
     text = report.markdown(facts, versions, rows, rates, overhead, timings)
     if "elementwise" in options.only:
         lines = list(elementwise.measure(options.threads, rounds))

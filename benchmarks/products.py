@@ -23,7 +23,7 @@ from tqdm import tqdm
 import pyops._kernels
 from benchmarks import machine
 from benchmarks.limits import KINDS, Limits, compiled, placed
-from benchmarks.row import TOLERANCE, difference
+from benchmarks.row import TOLERANCE, distance
 
 SOURCE = Path(__file__).with_suffix(".c")
 LINK_LIBXSMM = ("-Wl,-u,libxsmm_smmdispatch,-u,libxsmm_dmmdispatch", "-lxsmm", "-lxsmmnoblas")
@@ -122,7 +122,8 @@ class Operands(ctypes.Structure):
 
     def error(self) -> float:
         """Return the relative error of C."""
-        return difference(*((values.shape, values) for values in (self.arrays["c"], self.exact)))
+        arrays = self.arrays["c"], self.exact
+        return distance(*([(values.shape, values)] for values in arrays))
 
 
 def in_panels(rows: np.ndarray, lanes: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from statistics import median
 from tqdm import tqdm
 
 from benchmarks import machine, report
-from benchmarks.__main__ import start
+from benchmarks.__main__ import positive, start, thread_count
 from benchmarks.cases import ATTENTION, BASES, CASES, PHASES, WITHOUT_GRAPH, Case
 from benchmarks.limits import Limits
 from benchmarks.measure import measure, revive, takes_part
@@ -128,26 +128,30 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=OPERATORS, default=OPERATORS)
     parser.add_argument("--edges", nargs="+", type=int, choices=EDGES, default=EDGES)
     parser.add_argument("--widths", nargs="+", type=int, choices=WIDTHS, default=WIDTHS)
-    parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, cores}))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--minutes", type=float, default=55, help="then nothing new begins")
+    parser.add_argument("--threads", nargs="+", type=thread_count, default=sorted({1, cores}))
+    parser.add_argument("--rounds", type=positive, default=5)
+    parser.add_argument("--minutes", type=positive, default=55, help="then nothing new begins")
     parser.add_argument("--output", type=Path, default=Path("results"), help="default: results/")
-    return parser.parse_args()
-
-
-def main() -> None:
-    options = arguments()
-    until = time.time() + 60 * options.minutes
-    limits = Limits(tuple(options.threads))
-    names = {name for ours, peers in SIDES.values() for name in (ours, *peers)}
-    workers, versions = start(sorted(names), options.threads)
-    wanted = [
+    options = parser.parse_args()
+    options.places = [
         place
         for place in grid(options.only)
         if place[1] in options.edges and place[2] in options.widths
     ]
-    found, left = [], []
-    with tqdm(wanted, unit="case", dynamic_ncols=True, disable=None) as bar:
+    if not options.places:
+        parser.error("no operator has such a case, or none that fits in memory")
+    return options
+
+
+def main() -> int:
+    options = arguments()
+    options.output.mkdir(parents=True, exist_ok=True)
+    until = time.time() + 60 * options.minutes
+    limits = Limits(tuple(options.threads))
+    names = {name for ours, peers in SIDES.values() for name in (ours, *peers)}
+    workers, versions = start(sorted(names), options.threads)
+    found, left, failed = [], [], []
+    with tqdm(options.places, unit="case", dynamic_ncols=True, disable=None) as bar:
         for place in bar:
             if time.time() > until:
                 left.append(place)
@@ -160,20 +164,24 @@ def main() -> None:
             chosen = [w for w in workers.values() if takes_part(w.peer, made)]
             rows = measure(made, chosen, options.rounds, lambda _: None)
             found += cells(rows, limits.rates, place)
+            failed += [(place, row) for row in rows if row.failure]
     for worker in workers.values():
         worker.close()
     table = report.table([HEAD, *(cell.texts() for cell in found)])
     print(f"\n{PREAMBLE}\n\n{table}")
     for operator, edges, width in left:
         print(f"left out: {operator}, {edges:,} edges, width {width}")
+    for (operator, edges, width), row in failed:
+        where = f"{operator}, {edges:,} edges, width {width}, {row.phase}, {row.threads} threads"
+        print(f"failed: {where}, {row.peer}: {row.failure}")
     losses = [c for c in found for r in c.ratios.values() if r is not None and r < LEAST]
     measured = [r for c in found for r in c.ratios.values() if r is not None]
     print(f"{len(measured)} ratios, {len(losses)} below {LEAST}")
-    options.output.mkdir(parents=True, exist_ok=True)
     record = {"machine": machine.describe(), "versions": versions, "phases": PHASES}
     record["cells"] = [vars(cell) for cell in found]
     (options.output / "table.json").write_text(report.json_text(record))
+    return int(any(row.peer in (ours for ours, _ in SIDES.values()) for _, row in failed))
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -36,12 +36,16 @@ class FrontEnd:
                 for name, value in options.items()
             }
 
-        def formula(_, *arrays):
-            return function(*leading, *arrays, **options)
+        operands = inputs[len(leading) :]
+        named = {place: array for place, array in enumerate(operands) if array is not None}
 
-        named = dict(enumerate(inputs[len(leading) :]))
+        def formula(_, *arrays):
+            given = dict(zip(named, arrays, strict=True))
+            return function(*leading, *map(given.get, range(len(operands))), **options)
+
         self._inputs = len(named)
-        problem = replace(problem, graph={}, inputs=named, cotangents=[*cotangents])
+        cotangents = [array for array in cotangents if array is not None]
+        problem = replace(problem, graph={}, inputs=named, cotangents=cotangents)
         return self._peer.load(SimpleNamespace(**{f"in_{self._framework}": formula}), problem)
 
     def arrays(self, module, case, results):
