@@ -294,7 +294,7 @@ def front_ends_page() -> str:
         ratios = [NONE if r is None else ratio(r) for r in cell.ratios.values()]
         rows.append([*cell.texts()[: -len(ratios)], *ratios])
     same = alike(head, rows)
-    text += f" {NONE}: ``./run bench`` has no formula of the operator for these peers.\n\n"
+    text += f" {NONE}: no figure, as there is no peer, or a call failed.\n\n"
     text += f"In all tables, {caption(same)}.\n\n" if same else ""
     text += facts(found["machine"], found["versions"])
     text += losses([*slower_cells(cells)], "operator", f"ratios below {LEVEL}", "least")

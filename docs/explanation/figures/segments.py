@@ -1,4 +1,4 @@
-"""Partition of rows into segments and parts, which does not depend on the threads."""
+"""Partition of rows into segments, which do not depend on the threads, and of these into parts."""
 
 from drawing import BLUE, GREEN, ORANGE, arrow, box, canvas, label
 
