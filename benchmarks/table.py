@@ -130,7 +130,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--widths", nargs="+", type=int, choices=WIDTHS, default=WIDTHS)
     parser.add_argument("--threads", nargs="+", type=thread_count, default=sorted({1, cores}))
     parser.add_argument("--rounds", type=positive, default=5)
-    parser.add_argument("--minutes", type=positive, default=55, help="then nothing new begins")
+    parser.add_argument("--minutes", type=float, default=55, help="then nothing new begins")
     parser.add_argument("--output", type=Path, default=Path("results"), help="default: results/")
     options = parser.parse_args()
     options.places = [
@@ -138,6 +138,8 @@ def arguments() -> argparse.Namespace:
         for place in grid(options.only)
         if place[1] in options.edges and place[2] in options.widths
     ]
+    if options.minutes <= 0:
+        parser.error(f"--minutes: {options.minutes:g} is not more than 0")
     if not options.places:
         parser.error("no operator has such a case, or none that fits in memory")
     return options
@@ -180,7 +182,8 @@ def main() -> int:
     record = {"machine": machine.describe(), "versions": versions, "phases": PHASES}
     record["cells"] = [vars(cell) for cell in found]
     (options.output / "table.json").write_text(report.json_text(record))
-    return int(any(row.peer in (ours for ours, _ in SIDES.values()) for _, row in failed))
+    own = {ours for ours, _ in SIDES.values()}
+    return int(any(row.peer in own for _, row in failed))
 
 
 if __name__ == "__main__":

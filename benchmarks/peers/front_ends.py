@@ -36,15 +36,13 @@ class FrontEnd:
                 for name, value in options.items()
             }
 
-        operands = inputs[len(leading) :]
-        named = {place: array for place, array in enumerate(operands) if array is not None}
-
         def formula(_, *arrays):
-            given = dict(zip(named, arrays, strict=True))
-            return function(*leading, *map(given.get, range(len(operands))), **options)
+            return function(*leading, *arrays, **options)
 
-        self._inputs = len(named)
-        cotangents = [array for array in cotangents if array is not None]
+        given = [array for array in inputs[len(leading) :] if array is not None]
+        cotangents = [array for array in cotangents if array is not None]  # absent inputs are last
+        self._inputs = len(given)
+        named = dict(enumerate(given))
         problem = replace(problem, graph={}, inputs=named, cotangents=cotangents)
         return self._peer.load(SimpleNamespace(**{f"in_{self._framework}": formula}), problem)
 
