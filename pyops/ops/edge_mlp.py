@@ -94,13 +94,14 @@ def edge_mlp(
 
     Notes
     -----
-    Time O(N hidden width + E hidden (edge_width + (depth - 1) hidden + out_features)) for N nodes
-    and E entries: the products with node features are computed once for each node. Memory beside
-    inputs and results: hidden values for each node, and buffers of fixed size for each thread and
-    for a range of entries. Derivatives recompute the hidden layers; they keep float64 sums of
-    hidden values and a few copies of the features for each node, 16 to 64 float64 copies of the
-    parameters if gradients by these are wanted, and gradients by edge features for each entry if
-    entries share edges. On NVIDIA GPUs they keep gradients of hidden values for each entry.
+    Time O(N hidden width + E hidden (edge_width + (depth - 1) hidden + out_features)) for N
+    nodes and E entries: the products with node features are computed once for each node. Memory
+    beside inputs and results: hidden values for each node, 24 bytes for each entry, and buffers
+    of fixed size for each thread and for a range of entries. Derivatives recompute the hidden
+    layers; they keep float64 sums of hidden values and a few copies of the features for each
+    node, 16 to 64 float64 copies of the parameters if gradients by these are wanted, and
+    gradients by edge features for each entry if entries share edges. On NVIDIA GPUs they keep
+    gradients of hidden values for each entry.
 
     References
     ----------

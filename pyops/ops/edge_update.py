@@ -61,8 +61,8 @@ def edge_update(
 
     Notes
     -----
-    Time O(E out_width) for E entries. Memory beside inputs and results: none, but one row for each
-    entry in derivatives if entries share edges.
+    Time O(E out_width) for E entries. Memory beside inputs and results: 16 bytes for each entry,
+    and one row in derivatives if entries share edges.
 
     References
     ----------

@@ -78,8 +78,9 @@ def gat_v2(
 
     Notes
     -----
-    Time O(E heads width) for E entries. Memory beside inputs and results: O(num_dst heads), in any
-    phase.
+    Time O(E heads width) for E entries. Memory beside inputs and results: O(num_dst heads);
+    in derivatives two numbers for each edge and head, four at second order, if each edge has one
+    entry.
 
     References
     ----------
