@@ -55,6 +55,17 @@ def test_what_it_computes(rng, activation, depth, norm):
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
+def test_only_entries_count():
+    """A bias that overflows without the features of an entry has no effect on gradients."""
+    graph = pyops.Graph([0], [0], 1, 1)
+    params = np.array([1, 1e30, 1e10, 0, 0, 1, 1, 1, 0, 0], np.float32)
+    x, gy = np.full((1, 1), -1e30, np.float32), np.array([[1, 2]], np.float32)
+    options = {"hidden": 1, "activation": "relu", "norm": "layer"}
+    _, found = pyops.edge_mlp.backward(graph, x, params, gy=gy, **options)[:2]
+    o = 0.5 / np.sqrt(0.25 + 1e-5)
+    np.testing.assert_allclose(found[-4:], [-o, 2 * o, 1, 2], rtol=1e-5)
+
+
 @pytest.mark.parametrize("ids", [np.arange(60)[::-1], np.arange(60) % 25])
 def test_residual(rng, ids):
     """The features of the edge of each entry, added to its results, tangents and gradients."""
