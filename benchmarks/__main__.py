@@ -7,29 +7,22 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks import half, machine, nodes, products, report
-from benchmarks import rows as rows_of_any_size
+from benchmarks import gat_rows, half, machine, nodes, packing, products, report
 from benchmarks.cases import CASES, QUICK, TINY
 from benchmarks.limits import Limits
 from benchmarks.measure import Worker, WorkerError, measure, revive, takes_part
 from benchmarks.operators import elementwise
+from benchmarks.options import positive, thread_count
 from benchmarks.peers import NAMES, PEERS
 from benchmarks.row import Row
 
-
-def positive(text: str) -> int:
-    """Return the number of an option that is 1 or more."""
-    if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{value} is less than 1")
-    return value
-
-
-def thread_count(text: str) -> int:
-    """Return a number of threads that each have a core."""
-    cores = len(os.sched_getaffinity(0))
-    if (value := positive(text)) > cores:
-        raise argparse.ArgumentTypeError(f"{value}: this process has {cores} cores")
-    return value
+ALONE = {
+    "elementwise": ("Elementwise", elementwise),
+    "half": ("Half precision", half),
+    "nodes": ("Nodes", nodes),
+}
+COMPILED = {"packing": ("Packing", packing), "gat_rows": ("Rows of any size", gat_rows)}
+"""Parts beside the operators; those whose loops in C need a compiler."""
 
 
 def arguments() -> argparse.Namespace:
@@ -37,7 +30,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small cases, about a minute")
     parts = sorted({case.operator for case in CASES})
-    parts += ["elementwise", "half", "nodes", "products", "rows"]
+    parts += ["products", *ALONE, *COMPILED]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="default: all")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="default: all")
     parser.add_argument(
@@ -114,32 +107,17 @@ def main() -> int:
     rates = limits.rates if limits and rows else {}
     settings = {"quick": options.quick, "rounds": rounds, "threads": options.threads}
     text = report.markdown(facts, versions, rows, rates, overhead, timings)
-    if "elementwise" in options.only:
-        lines = list(elementwise.measure(options.threads, rounds))
-        table = report.table([elementwise.HEAD, *(line.cells() for line in lines)])
-        text += f"\n## Elementwise\n\n{elementwise.PREAMBLE}\n\n{table}\n"
-    if "half" in options.only:
-        halves = list(half.measure(options.threads, rounds))
-        table = report.table([half.HEAD, *(line.cells() for line in halves)])
-        text += f"\n## Half precision\n\n{half.PREAMBLE}\n\n{table}\n"
-    if "nodes" in options.only:
-        cost = nodes.measure()
-        text += f"\n## Nodes\n\n{nodes.PREAMBLE}\n\n{report.table([nodes.HEAD, cost.cells()])}\n"
-    if "rows" in options.only and limits:
-        sweep = list(rows_of_any_size.measure(rounds))
-        table = report.table([rows_of_any_size.HEAD, *(line.cells() for line in sweep)])
-        text += f"\n## Rows of any size\n\n{rows_of_any_size.PREAMBLE}\n\n{table}\n"
+    measured: dict[str, list] = {}
+    for part in [*ALONE, *(COMPILED if limits else ())]:
+        if part in options.only:
+            title, module = (ALONE | COMPILED)[part]
+            measured[part] = list(module.measure(options.threads, rounds))
+            table = report.table([module.HEAD, *(line.cells() for line in measured[part])])
+            text += f"\n## {title}\n\n{module.PREAMBLE}\n\n{table}\n"
     print("\n" + text)
     (options.output / "benchmark.md").write_text(text)
     everything = report.json_ready(facts, versions, settings, rows, rates, overhead, timings)
-    if "elementwise" in options.only:
-        everything["elementwise"] = [vars(line) for line in lines]
-    if "half" in options.only:
-        everything["half"] = [vars(line) for line in halves]
-    if "nodes" in options.only:
-        everything["nodes"] = vars(cost)
-    if "rows" in options.only and limits:
-        everything["rows_of_any_size"] = [vars(line) for line in sweep]
+    everything |= {part: [vars(line) for line in lines] for part, lines in measured.items()}
     (options.output / "benchmark.json").write_text(report.json_text(everything))
     try:
         from benchmarks.plot import draw

@@ -26,6 +26,7 @@ import pyops
 import pyops.__main__
 import pyops.torch.cpp
 from benchmarks.machine import describe
+from benchmarks.options import positive
 from pyops.torch import nn
 
 BASE = "ld-linux", "libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so"
@@ -226,7 +227,7 @@ def shipped(folder: Path) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=51)
+    parser.add_argument("--rounds", type=positive, default=51)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if os.environ.get("OMP_NUM_THREADS") != "1":

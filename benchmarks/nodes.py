@@ -34,8 +34,8 @@ class Optimised(Build):
     flags = ("-O2", "-fopenmp")
 
 
-def measure() -> Cost:
-    """Return medians over rounds, and the median of ratios within rounds."""
+def measure(*_) -> list[Cost]:
+    """Return medians over rounds of the program, and the median of ratios within rounds."""
     with tempfile.TemporaryDirectory() as folder:
         sources, target = Path(folder, "sources"), Path(folder, "build")
         sources.mkdir()
@@ -43,17 +43,18 @@ def measure() -> Cost:
         build = Optimised(os.environ.get("FC", "gfortran"), Sources(sources), target)
         text = command(build.link(SOURCE), cwd=target)
     *rounds, memory = ([float(word) for word in line.split()] for line in text.splitlines())
-    return Cost(
+    cost = Cost(
         statistics.median(a for a, _ in rounds),
         statistics.median(b for _, b in rounds),
         statistics.median(a / b for a, b in rounds),
         int(memory[0]),
         int(memory[1]),
     )
+    return [cost]
 
 
 if __name__ == "__main__":
-    cost = measure()
+    (cost,) = measure()
     print(PREAMBLE)
     for name, cell in zip(HEAD, cost.cells(), strict=True):
         print(f"  {name}: {cell}")

@@ -26,6 +26,7 @@ import numpy as np
 
 import pyops
 from benchmarks.machine import describe
+from benchmarks.options import positive
 
 PHASES = "forward", "backward", "double_backward"
 OPERATORS = {
@@ -327,9 +328,9 @@ def report(found):
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ranks", description=__doc__)
-    parser.add_argument("--nodes", type=int, default=10**6)
-    parser.add_argument("--parts", type=int, nargs="+", default=[2, 16, 64, 256, 1024])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--nodes", type=positive, default=10**6)
+    parser.add_argument("--parts", type=positive, nargs="+", default=[2, 16, 64, 256, 1024])
+    parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--output", type=Path, default=Path("results/ranks.json"))
     parser.add_argument("--task", choices=TASKS, help=argparse.SUPPRESS)  # of a rank, as follows
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

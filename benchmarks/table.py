@@ -17,10 +17,11 @@ from statistics import median
 from tqdm import tqdm
 
 from benchmarks import machine, report
-from benchmarks.__main__ import positive, start, thread_count
+from benchmarks.__main__ import start
 from benchmarks.cases import ATTENTION, BASES, CASES, PHASES, WITHOUT_GRAPH, Case
 from benchmarks.limits import Limits
 from benchmarks.measure import measure, revive, takes_part
+from benchmarks.options import positive, thread_count
 from benchmarks.row import Row
 
 EDGES = 1000, 100_000, 10, 10_000_000

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import pyops
+from benchmarks.options import positive, thread_count
 from pyops._functions import PUBLIC
 
 BURST, LONG = 0.02, 1.0
@@ -238,8 +239,8 @@ HEAD = ["call", "threads", "pyops", *PEERS]
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operators.elementwise")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", nargs="+", type=int, default=[1])
+    parser.add_argument("--rounds", type=positive, default=7)
+    parser.add_argument("--threads", nargs="+", type=thread_count, default=[1])
     parser.add_argument("--match", default="", help="a regular expression for the titles")
     options = parser.parse_args()
     print("|", " | ".join(HEAD), "|")

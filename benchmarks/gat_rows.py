@@ -66,7 +66,7 @@ def gather(library: ctypes.CDLL, x: np.ndarray, index: np.ndarray) -> list[Calla
     return [partial(call, library.gather_any), partial(call, library.gather_any_cached)]
 
 
-def measure(rounds: int) -> Iterator[Line]:
+def measure(_, rounds: int) -> Iterator[Line]:
     rng = np.random.default_rng(0)
     library = compiled(Path(__file__).with_name("limits.c"))
     src = rng.integers(NODES, size=NODES * DEGREE)
