@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.layers import sizes
 from benchmarks.layers.case import SIDES
+from benchmarks.options import positive, thread_count
 from benchmarks.report import figure, json_text, table
 
 HEAD = ["layer", "sizes", "threads", "difference", "original", "drop-in", "time", "memory"]
@@ -39,7 +40,8 @@ class Side:
 
     def __init__(self, file: str, number: int, side: str, threads: int):
         names = "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
-        settings = dict.fromkeys(names, str(threads)) | {"MALLOC_ARENA_MAX": "1"}
+        settings = dict.fromkeys(names, str(threads))
+        settings |= {"MALLOC_ARENA_MAX": "1", "TQDM_DISABLE": "1"}
         self.connection, child = Pipe()
         words = [file, str(number), side, str(threads), str(child.fileno())]
         self.process = subprocess.Popen(
@@ -110,8 +112,8 @@ def main() -> int:
     layers = sorted({case.layer for _, _, case in cases} | {*sizes.NAMES})
     parser = argparse.ArgumentParser(prog="python -m benchmarks.layers", description=__doc__)
     parser.add_argument("layers", nargs="*", metavar="LAYER", help=f"of {', '.join(layers)}")
-    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", nargs="+", type=thread_count, default=[1, 2])
+    parser.add_argument("--rounds", type=positive, default=7)
     parser.add_argument("--output", type=Path, default=Path("results"), help="default: results/")
     options = parser.parse_args()
     if unknown := set(options.layers) - set(layers):
