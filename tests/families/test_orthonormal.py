@@ -59,6 +59,23 @@ def test_ratios(dtype, shape):
         assert max(ratios(basis, pyops.orthonormalize(basis))) < LIMIT, condition
 
 
+@pytest.mark.parametrize("points", [4095, 4097, 9001])
+@both_dtypes
+def test_threads_share_the_rows_of_a_dependent_basis(dtype, points, rng):
+    basis = conditioned(points, 40, 1e5).astype(dtype)
+    dependent = [7, 22, 39]
+    basis[:, dependent] = basis[:, [1, 20, 0]]
+    basis[:, 22] += basis[:, 3]
+    found = []
+    for threads in 1, 2, 7:
+        pyops.set_num_threads(threads)
+        found.append(pyops.orthonormalize(basis))
+    assert all(np.array_equal(found[0], other) for other in found)
+    assert np.flatnonzero(~found[0].any(0)).tolist() == dependent
+    others = [np.delete(matrix, dependent, axis=1) for matrix in (basis, found[0])]
+    assert max(ratios(*others)) < LIMIT
+
+
 @both_dtypes
 def test_ratios_of_columns_of_all_sizes(dtype, rng):
     """Squares of the elements overflow or underflow."""
