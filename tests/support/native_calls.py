@@ -187,7 +187,7 @@ def interrupted():
     def encode(poles):
         return torch.ops.pyops.lno_encode(values, torch.linspace(0, 1, poles), None)
 
-    values = torch.ones(64, 400_000)
+    values = torch.ones(1024, 25_000)
     start = time.process_time()  # other programs do not change this time
     encode(256)
     part = time.process_time() - start
@@ -196,7 +196,8 @@ def interrupted():
     start = time.process_time()
     with pytest.raises(EndedError):
         encode(64 * 256)  # handlers run every 0.1 s; the whole would take 64 times as long
-    assert time.process_time() - start < 20 * part
+    ended = time.process_time() - start
+    assert ended < 20 * part, (ended, part)
 
 
 def main(step):
