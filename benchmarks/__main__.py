@@ -7,12 +7,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks import gat_rows, half, machine, nodes, packing, products, report
+from benchmarks import machine, products, report
 from benchmarks.cases import CASES, QUICK, TINY
 from benchmarks.limits import Limits
 from benchmarks.measure import Worker, WorkerError, measure, revive, takes_part
 from benchmarks.operators import elementwise
 from benchmarks.options import positive, thread_count
+from benchmarks.parts import gat_rows, half, nodes, packing
 from benchmarks.peers import NAMES, PEERS
 from benchmarks.row import Row
 
@@ -29,9 +30,9 @@ def arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small cases, about a minute")
-    parts = sorted({case.operator for case in CASES})
-    parts += ["products", *ALONE, *COMPILED]
-    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="default: all")
+    operators = sorted({case.operator for case in CASES})
+    parts = [*operators, "products", *ALONE, *COMPILED]
+    parser.add_argument("--only", nargs="+", choices=parts, help="default: all, operators if quick")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="default: all")
     parser.add_argument(
         "--threads",
@@ -42,7 +43,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=positive, help="default: 7; 3 of calls above 3 s")
     parser.add_argument("--output", type=Path, default=Path("results"), help="default: results/")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.only = options.only or (operators if options.quick else parts)
+    return options
 
 
 def start(peers: list[str], threads: list[int]) -> tuple[dict[tuple[str, int], Worker], dict]:

@@ -150,16 +150,16 @@ typedef float loose __attribute__((vector_size(BYTES), aligned(4)));
 GATHER_ANY(gather_any_cached, 0)
 GATHER_ANY(gather_any, 16)
 
-/* Sorts `entries` by key, of `rows` values: where each row starts, its entries and their others. */
+/* Counting sort by key in [0, rows): row offsets, the entries of each row, their other ends. */
 void counting_sort(long rows, long entries, const long *key, const long *other, long *offsets,
-                   long *order, int *others) {
+                   long *order, int *ends) {
   for (long i = 0; i <= rows; i++) offsets[i] = 0;
   for (long k = 0; k < entries; k++) offsets[key[k] + 1]++;
   for (long i = 0; i < rows; i++) offsets[i + 1] += offsets[i];
   for (long k = 0; k < entries; k++) {
-    long place = offsets[key[k]]++;
-    order[place] = k;
-    others[place] = (int)other[k];
+    long next = offsets[key[k]]++;
+    order[next] = k;
+    ends[next] = (int)other[k];
   }
   for (long i = rows; i > 0; i--) offsets[i] = offsets[i - 1];
   offsets[0] = 0;

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 ROW = 1024
 DEGREE = 32
@@ -23,7 +24,7 @@ class Limits:
 
     def __init__(self, threads: tuple[int, ...]):
         self.rates: dict[int, dict[str, float]] = {count: {} for count in threads}
-        self.library = compiled(Path(__file__).with_suffix(".c"))
+        self.library = compiled(SOURCE)
         for lanes in (self.library.lanes_r4, self.library.lanes_r8):
             lanes.restype = ctypes.c_long
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from benchmarks.options import positive
 from benchmarks.report import table
 
 HEAD = ["side", "peak", "of that before", "step", "peak / torch", "step / torch"]
@@ -120,7 +121,7 @@ def main() -> None:
     for name, value in {
         "layers": 15, "nodes": 20_000, "degree": 8, "width": 128, "hidden": 1, "steps": 3
     }.items():  # fmt: skip
-        parser.add_argument(f"--{name}", type=int, default=value)
+        parser.add_argument(f"--{name}", type=positive, default=value)
     parser.add_argument("--worker", choices=SIDES)
     parser.add_argument("sides", nargs="*", default=[*SIDES])
     options = parser.parse_args()

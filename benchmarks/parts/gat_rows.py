@@ -5,12 +5,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 import pyops
-from benchmarks.limits import aligned, compiled, placed, pointer
+from benchmarks.limits import SOURCE, aligned, compiled, placed, pointer
 
 NODES, DEGREE = 20_000, 25
 HEADS, WIDTHS = (1, 3, 8), (7, 8, 16, 33, 64, 256)
@@ -68,7 +67,7 @@ def gather(library: ctypes.CDLL, x: np.ndarray, index: np.ndarray) -> list[Calla
 
 def measure(_, rounds: int) -> Iterator[Line]:
     rng = np.random.default_rng(0)
-    library = compiled(Path(__file__).with_name("limits.c"))
+    library = compiled(SOURCE)
     src = rng.integers(NODES, size=NODES * DEGREE)
     graph = pyops.Graph(src, np.repeat(np.arange(NODES), DEGREE), num_src=NODES, num_dst=NODES)
     threads = pyops.get_num_threads()

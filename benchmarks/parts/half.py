@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 import pyops
-from benchmarks.gat_rows import shortest
 from benchmarks.limits import placed
+from benchmarks.parts.gat_rows import shortest
 
 NODES = (100_000, 32, 256), (400_000, 8, 64), (2_000, 16, 64)
 EDGES = (100_000, 16, 64), (2_000, 16, 64)

@@ -1,0 +1,1 @@
+"""Measurements beside the operators: of elementwise functions, types, nodes, index arrays, rows."""
