@@ -1,8 +1,8 @@
 """Epochs of training on real data; each step has a batch and index tensors of its own.
 
-Molecules are those of ASE's g2 set, rattled, with energies and forces of GFN2-xTB. Flows are
-Darcy's through random media, solved by finite elements, each on a mesh of its own. examples/ makes
-both.
+Molecules are those of ASE's g2 set, rattled, with energies and forces of GFN2-xTB
+(examples/forces_data.py). Flows are Darcy's through random media, solved by finite elements, each
+on a mesh of its own (examples/darcy_data.py).
 """
 
 import copy
@@ -29,20 +29,26 @@ WIDTH, DISTANCES, HEADS = 64, 8, 4
 
 
 def epoch(loss, batches, model):
-    """Return a function that trains from the same start and returns the loss of each step."""
+    """Return a function that trains from the same start.
+
+    It returns the loss of each step and the gradients of the first.
+    """
     start = copy.deepcopy(model.state_dict())
 
     def train():
         model.load_state_dict(start)
         optimizer = torch.optim.Adam(model.parameters(), 1e-4)
-        losses = []
+        losses, gradients = [], []
         for batch in batches:
             optimizer.zero_grad()
             value = loss(model, *(tensor.clone() for tensor in batch))
             value.backward()
+            if not losses:
+                every = [p.grad for p in model.parameters()]
+                gradients = [gradient.clone() for gradient in every if gradient is not None]
             optimizer.step()
             losses.append(value.detach())
-        return [torch.stack(losses)]
+        return [torch.stack(losses), *gradients]
 
     return train
 
@@ -53,8 +59,8 @@ def epochs(models, loss, batches):
     return tuple(epoch(loss, batches, model) for model in models)
 
 
-def side_by_side(graphs, size):
-    """Return batches of graphs: their edges, what else they have, and the graph of each node.
+def batched(graphs, size):
+    """Batch graphs: joined edges, the other tensors, and the graph of each node.
 
     A graph is its number of nodes, its edges, and tensors with a row for each node, edge or graph.
     """
@@ -80,7 +86,7 @@ def molecules():
         rows = [torch.tensor(values).float() for values in (s.positions, s.forces)]
         energy = torch.tensor([s.energy - of_atoms(s)]).float()
         graphs.append((len(s.kinds), pairs, torch.tensor(s.kinds), *rows, energy))
-    return side_by_side(graphs, MOLECULES)
+    return batched(graphs, MOLECULES)
 
 
 class MessagePassing(torch.nn.Module):
@@ -111,7 +117,7 @@ def energies():
 
 
 def forces():
-    """As in dimenet_plus_plus.py: the original has its triplets, which are made before."""
+    """Return both sides; edges and triplets of the original are precomputed."""
     from tests.frameworks.torch.nn.dimenet_original import edges_within, substituted, triplets
 
     numbers, batches = torch.tensor([1, 6, 7, 8]), []
@@ -130,12 +136,12 @@ def forces():
     return epochs(dimenet_plus_plus.models(), loss, batches)
 
 
-def flows():
-    """Return a Darcy flow on each of several meshes: points, inputs and solutions."""
+def flows(count):
+    """Yield a Darcy flow on each of several meshes: facets, points, inputs and solutions."""
     from darcy_data import draw_fields, make_mesh, solve_flows
 
-    fields = draw_fields(MESHES, seed=0)
-    for number in range(MESHES):
+    fields = draw_fields(count, seed=0)
+    for number in range(count):
         flow = solve_flows(make_mesh(SPACING, number), fields[number : number + 1])
         inputs = np.stack([flow.log_a[0], 50 * flow.even], 1)
         rows = flow.points, inputs, 50 * flow.u.T
@@ -159,7 +165,7 @@ class Attention(torch.nn.Module):
 
 def attention(name):
     graphs = []
-    for facets, points, inputs, solution in flows():
+    for facets, points, inputs, solution in flows(MESHES):
         ends = torch.tensor(np.hstack([facets, facets[::-1]])).long()
         graphs.append((len(points), ends, torch.cat([points, inputs], 1), solution))
 
@@ -167,7 +173,7 @@ def attention(name):
         return (model(edges, inputs) - solution).square().mean()
 
     models = [Attention(getattr(package, name)) for package in (originals, drop_ins)]
-    return epochs(models, loss, side_by_side(graphs, MESHES_IN_BATCH))
+    return epochs(models, loss, batched(graphs, MESHES_IN_BATCH))
 
 
 def geometry_informed():
@@ -182,6 +188,7 @@ def geometry_informed():
             in_gno_radius=0.1,
             out_gno_radius=0.1,
             gno_use_torch_scatter=False,
+            gno_use_open3d=False,
             fno_in_channels=2,
             fno_n_modes=(12, 12),
             fno_hidden_channels=WIDTH,
@@ -197,7 +204,7 @@ def geometry_informed():
         found = model(points[None], grid[None], points[None], x=inputs[None])
         return (found[0] - solution).square().mean()
 
-    return epochs([theirs, ours], loss, [rows for _, *rows in flows()][:MESHES_IN_BATCH])
+    return epochs([theirs, ours], loss, [rows for _, *rows in flows(MESHES_IN_BATCH)])
 
 
 OF_MOLECULES = f"epoch by {MOLECULES} molecules of g2"
