@@ -21,15 +21,13 @@ from benchmarks.report import figure, json_text, table
 
 HEAD = ["layer", "sizes", "threads", "difference", "original", "drop-in", "time", "memory"]
 PREAMBLE = """\
-Forward and backward, with gradients of inputs and parameters; epochs train a model on real data by
-Adam, each step by a batch with index tensors of its own, and compare losses and the gradients of
-the first step. DimeNet++ of PyTorch Geometric is given its edges and triplets. In the columns of
-the sides: the median time of a call and the extra memory at its peak. "Time" and "memory" are how
-many times those of the drop-in layer the original takes: of calls in turn, the median of the ratios
-within a round. "Difference": the largest one of any result or gradient, by the largest entry of
-that, or by a thousandth of the largest of all, as some gradients are 0 but for rounding. Where a
-gradient jumps, at 0 of a ReLU or between two maxima, rounding may choose another side; in float64
-results of such layers differ by less than 1e-13."""
+Forward and backward, with gradients of inputs and parameters. In the columns of the sides: the
+median time of a call and the extra memory at its peak. "Time" and "memory" are how many times
+those of the drop-in layer the original takes: of calls in turn, the median of the ratios within a
+round. "Difference": the largest one of any result or gradient, by the largest entry of that, or by
+a thousandth of the largest of all, as some gradients are 0 but for rounding. Where a gradient
+jumps, at 0 of a ReLU or between two maxima, rounding may choose another side; in float64 results
+of such layers differ by less than 1e-13."""
 
 OVER_SIZES = """\
 How many times the time of the drop-in the original takes, forward and backward, threads: {threads},
