@@ -111,9 +111,8 @@ def main() -> int:
     settings = {"quick": options.quick, "rounds": rounds, "threads": options.threads}
     text = report.markdown(facts, versions, rows, rates, overhead, timings)
     measured: dict[str, list] = {}
-    for part in [*ALONE, *(COMPILED if limits else ())]:
+    for part, (title, module) in (ALONE | (COMPILED if limits else {})).items():
         if part in options.only:
-            title, module = (ALONE | COMPILED)[part]
             measured[part] = list(module.measure(options.threads, rounds))
             table = report.table([module.HEAD, *(line.cells() for line in measured[part])])
             text += f"\n## {title}\n\n{module.PREAMBLE}\n\n{table}\n"

@@ -1,1 +1,1 @@
-"""Measurements beside the operators: of elementwise functions, types, nodes, index arrays, rows."""
+"""Measurements beside those of operators: half precision, nodes, index arrays, rows of any size."""
