@@ -7,6 +7,10 @@ import pytest
 import pyops
 import pyops.__main__
 
+# Test processes have more threads than there are processors, and one that waits must not keep one
+# busy. OpenMP reads this as a process starts: those of xdist, programs and ranks.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # Two devices of JAX, which reads this when it creates its first array.
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
