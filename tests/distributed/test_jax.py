@@ -65,8 +65,7 @@ PROGRAMS = [
 """Number of devices, and functions of the program."""
 OVER_POINTS = [
     "1 inside reductions",
-    "2 transforms refusals",
-    "2 conditions eager",
+    "2 conditions eager refusals",
     "3 transforms reductions",
     "3 single inside",
     "4 transformations",

@@ -120,7 +120,13 @@ def test_whether_attention_is_returned_is_checked():
         pt.aggregate(graph, x, return_attention=True)
 
 
-@pytest.mark.parametrize("name", FEW)
+LARGE = "kernel_conv", "ono_encode"
+"""Examples with so many elements that second derivatives by each take half a minute."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in FEW]
+)
 def test_transformations(name):
     example = Example(name)
     primals = tuple(example.tensors)

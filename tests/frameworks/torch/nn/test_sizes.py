@@ -106,9 +106,12 @@ WAYS = {
     "exported": lambda module: exported(module, False),
     "exported, strict": lambda module: exported(module, True),
 }
+SLOW = "exported, strict"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.slow] * (way == SLOW)) for way in WAYS]
+)
 @pytest.mark.parametrize("name", CASES)
 def test_any_size(name, way):
     torch._dynamo.reset()
