@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from multiprocessing import Pipe
@@ -19,6 +20,8 @@ from benchmarks.problem import operator_module
 from benchmarks.row import Row, check
 
 SLOW = 3.0
+TOGETHER = 2
+"""First calls at a time: compiling, which most of them do, takes longer than all that is timed."""
 REST, AT_REST = 0.005, 0.02  # seconds, and the largest load of threads at rest
 
 
@@ -123,18 +126,20 @@ def settle(workers: list[Worker]) -> None:
 
 
 def measure_phase(case, phase, workers, rounds, note):
-    rows, turns, answers = [], [], {}
-    for worker in workers:
-        note(f"{worker}: {phase}, first call")
-        row = Row(case, phase, worker.threads, worker.peer)
-        rows.append(row)
+    rows = [Row(case, phase, worker.threads, worker.peer) for worker in workers]
+    note(f"{phase}, first calls")
+    answers = {}
+
+    def first(worker, row):
         try:
             row.extra_bytes, answers[row.place] = worker("first", phase)
-            turns.append((worker, row))
         except WorkerError as failure:
             row.failure = str(failure)
+
+    with ThreadPoolExecutor(TOGETHER) as together:
+        list(together.map(first, workers, rows))
     check(answers, rows)
-    turns = [(worker, row) for worker, row in turns if not row.failure]
+    turns = [(w, row) for w, row in zip(workers, rows, strict=True) if not row.failure]
     done = 0
     while done < rounds:
         note(f"{phase}, round {done + 1}")

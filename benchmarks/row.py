@@ -32,7 +32,7 @@ def check(answers, rows):
     """Flag the rows whose results differ from those of the peer that most others agree with."""
     candidates = sorted(
         (place for place in answers if place[0] in PEERS[1:]),
-        key=lambda place: PEERS.index(place[0]),
+        key=lambda place: (PEERS.index(place[0]), place[1]),
     )
     errors = {
         reference: {place: distance(answers[place], answers[reference]) for place in answers}

@@ -68,7 +68,8 @@ def difference(results, others) -> float:
         if shape != expected:
             raise ValueError(f"shapes {shape} and {expected}")
         if one.size and least:
-            largest.append(float(np.abs(one.astype(float) - other).max()) / max(top, least))
+            exact = one.astype(np.result_type(one, float))  # complex numbers stay complex
+            largest.append(float(np.abs(exact - other).max()) / max(top, least))
     return max(largest)
 
 
