@@ -96,8 +96,8 @@ SLOW = [pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((3, 1), (3, 2
 def test_same_bits(tmp_path, digests, ranks, threads):
     """Tensors on a graph in parts have the bits of NumPy, for any number of ranks and threads."""
     pytest.importorskip("mpi4py")
-    environment = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
-    with started(ranks, *program(tmp_path, "digests"), **environment) as processes:
+    digesting = program(tmp_path, "digests")
+    with started(ranks, *digesting, OMP_NUM_THREADS=str(threads)) as processes:
         texts = [process.communicate(timeout=SECONDS)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * ranks, "\n".join(texts)
     assert len(digests.splitlines()) > 1000
