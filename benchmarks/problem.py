@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +17,11 @@ class Problem:
     """Graph, inputs by name, and one cotangent for each array.
 
     `graph` holds `src`, `dst` (sorted) and `offsets` (of each destination's first edge), and other
-    data that the operator takes.
+    data that the operator takes: arrays, and numbers that formulas are compiled for.
     """
 
     case: Case
-    graph: dict[str, np.ndarray]
+    graph: dict[str, Any]
     inputs: dict[str, np.ndarray]
     gy: np.ndarray
     cotangents: list[np.ndarray]
@@ -39,7 +40,7 @@ def make(case: Case) -> Problem:
     if hasattr(operator, "pairs") and case.peers != ALONE:
         graph |= operator.pairs(case, graph["src"], graph["dst"])
     if hasattr(operator, "constants"):
-        graph |= operator.constants(case, rng)
+        graph |= operator.constants(case, rng, **graph)
     place = partial(placed, offset=case.offset)
     inputs = {name: place(array) for name, array in operator.inputs(case, rng).items()}
     gy = place(normal(case, rng, *operator.output_shape(case)))

@@ -28,8 +28,8 @@ EDGES = 1000, 100_000, 10, 10_000_000
 WIDTHS = 32, 8, 128, 1, 64, 16, 256, 4
 DEGREE = 16
 PER_EDGE = "gno_conv", "gno_kernel", "gno_aggregate", "kernel_conv"
-MOST = 4e9
-"""Largest size in bytes of the largest array of a peer."""
+MOST = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 32
+"""Largest size in bytes of the largest array of a peer: each of the workers has the inputs."""
 LEAST = 0.95
 """Ratio below which a cell is a loss."""
 SIDES = {
@@ -86,7 +86,11 @@ def case(operator: str, edges: int, width: int) -> Case | None:
     if operator in ATTENTION:
         heads = min(8, width)
         made = Case(operator, made.nodes, degree, heads=heads, width=width // heads)
-    numbers = width * width if operator in PER_EDGE else width
+    numbers = {
+        "dimenet_aggregate": 42 * degree,
+        "edge_update": 3 * width,
+        "hetero_basis": 8 * width,
+    }.get(operator, width * width if operator in PER_EDGE else width)
     if operator == "hetero_basis":
         made = Case(operator, made.nodes, degree, width=width, hidden=8)
     return made if 4 * edges * numbers < MOST else None

@@ -13,9 +13,9 @@ __all__ = ["elements_gathered", "inputs", "multiply_adds", "output_shape"]
 def in_torch(graph, x):
     import torch
 
-    return torch.zeros_like(x).index_reduce(
-        0, graph.dst, x.index_select(0, graph.src), "amax", include_self=False
-    )
+    messages = x.index_select(0, graph.src)
+    into = graph.dst[:, None].expand_as(messages)
+    return torch.zeros_like(x).scatter_reduce(0, into, messages, "amax", include_self=False)
 
 
 def in_jax(graph, x):

@@ -32,6 +32,6 @@ def multiply_adds(case):
 
 
 def elements_moved(case):
-    """Count elements of memory traffic: each phase reads and writes arrays of samples."""
+    """Count arrays of samples that each phase reads and writes."""
     count = case.samples * case.nodes
-    return {"forward": count, "backward": 1.5 * count, "double_backward": 2.5 * count}
+    return {"forward": 2 * count, "backward": 3 * count, "double_backward": 5 * count}

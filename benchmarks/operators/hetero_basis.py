@@ -16,7 +16,7 @@ def output_shape(case):
     return case.nodes, case.hidden * case.width
 
 
-def constants(case, rng):
+def constants(case, rng, **graph):
     return {"types": rng.integers(TYPES, size=case.edges)}
 
 

@@ -23,7 +23,7 @@ def inputs(case, rng):
     return {"features": features, **kernel_inputs(case, rng, 2 * case.dims)}
 
 
-def constants(case, rng):
+def constants(case, rng, **graph):
     return {"points": grid(case, rng, case.nodes, case.dims)}
 
 

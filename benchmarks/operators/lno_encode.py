@@ -10,7 +10,7 @@ def inputs(case, rng):
     return {"u": u, "poles": abs(normal(case, rng, case.hidden))}
 
 
-def constants(case, rng):
+def constants(case, rng, **graph):
     return {"t": np.linspace(0, 1, case.nodes, dtype=case.dtype)}
 
 

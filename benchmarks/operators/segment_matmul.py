@@ -18,14 +18,14 @@ def output_shape(case):
     return case.edges, case.width
 
 
-def constants(case, rng):
+def constants(case, rng, **graph):
     """Return the type of each row; rows by type, their numbers, and the position of each row."""
     types = rng.integers(TYPES, size=case.edges)
     order = np.argsort(types, kind="stable")
     return {
         "types": types,
         "order": order,
-        "counts": np.bincount(types, minlength=TYPES),
+        "counts": tuple(np.bincount(types, minlength=TYPES).tolist()),
         "positions": np.argsort(order),
     }
 
@@ -34,7 +34,7 @@ def in_torch(graph, x, weight):
     """Sort the rows and multiply type by type; faster than a product of matrices per row."""
     import torch
 
-    parts = x.index_select(0, graph.order).split(graph.counts.tolist())
+    parts = x.index_select(0, graph.order).split(graph.counts)
     products = [rows @ matrix for rows, matrix in zip(parts, weight.unbind(), strict=True)]
     return torch.cat(products).index_select(0, graph.positions)
 
@@ -42,7 +42,8 @@ def in_torch(graph, x, weight):
 def in_jax(graph, x, weight):
     import jax
 
-    products = jax.lax.ragged_dot(x[graph.order], weight, graph.counts.astype("int32"))
+    counts = jax.numpy.asarray(graph.counts, "int32")
+    products = jax.lax.ragged_dot(x[graph.order], weight, counts)
     return products[graph.positions]
 
 

@@ -19,9 +19,8 @@ def output_shape(case):
     return case.samples * case.nodes, SPHERICAL * RADIAL
 
 
-@functools.cache
-def _zeros():
-    """Return zeros and norms, by bisection between the zeros of the degree below."""
+def constants(case, rng, **graph):
+    """Return zeros, found between those of the degree below, and norms."""
     from scipy.optimize import brentq
     from scipy.special import spherical_jn
 
@@ -32,31 +31,30 @@ def _zeros():
         rows.append(np.array([brentq(function, a, b) for a, b in itertools.pairwise(ends)]))
     zeros = np.stack([row[:RADIAL] for row in rows])
     norms = [np.sqrt(2) / abs(spherical_jn(d + 1, z)) for d, z in enumerate(zeros)]
-    return zeros, np.stack(norms)
+    return {"zeros": zeros.astype(case.dtype), "norms": np.stack(norms).astype(case.dtype)}
 
 
-def _columns(library, distances):
-    zeros, norms = _zeros()
+def _columns(library, graph, distances):
     columns = []
     for degree in range(SPHERICAL):
-        t = distances[:, None] * library.asarray(zeros[degree], dtype=distances.dtype)
+        t = distances[:, None] * graph.zeros[degree]
         before, here = library.cos(t) / t, library.sin(t) / t
         for k in range(degree):
             before, here = here, (2 * k + 1) / t * here - before
-        columns.append(here * library.asarray(norms[degree], dtype=distances.dtype))
+        columns.append(here * graph.norms[degree])
     return columns
 
 
 def in_torch(graph, distances):
     import torch
 
-    return envelope(distances)[:, None] * torch.cat(_columns(torch, distances), 1)
+    return envelope(distances)[:, None] * torch.cat(_columns(torch, graph, distances), 1)
 
 
 def in_jax(graph, distances):
     import jax.numpy as jnp
 
-    return envelope(distances)[:, None] * jnp.concatenate(_columns(jnp, distances), 1)
+    return envelope(distances)[:, None] * jnp.concatenate(_columns(jnp, graph, distances), 1)
 
 
 def in_pyops(case, graph):

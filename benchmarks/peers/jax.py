@@ -19,16 +19,20 @@ def set_threads(count):
 
 def load(module, problem, wait=jax.block_until_ready):
     jax.clear_caches()
-    graph = {
-        name: jax.numpy.asarray(array, dtype="int32" if array.dtype.kind == "i" else None)
-        for name, array in problem.graph.items()
-    }
+    graph, constants = {}, {}
+    for name, value in problem.graph.items():
+        if isinstance(value, np.ndarray):
+            kind = "int32" if value.dtype.kind == "i" else None
+            graph[name] = jax.numpy.asarray(value, dtype=kind)
+        else:
+            constants[name] = value
     inputs = [jax.numpy.asarray(array) for array in problem.inputs.values()]
     cotangents = tuple(jax.numpy.asarray(array) for array in problem.cotangents)
     gy = jax.numpy.asarray(problem.gy)
 
     def formula(graph, *inputs, differentiated=True):
-        return module.in_jax(SimpleNamespace(**graph, differentiated=differentiated), *inputs)
+        data = SimpleNamespace(**graph, **constants, differentiated=differentiated)
+        return module.in_jax(data, *inputs)
 
     def forward(graph, *inputs):
         return (formula(graph, *inputs, differentiated=False),)

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 
 COMPILED = False
@@ -17,7 +18,12 @@ def set_threads(count):
 
 
 def tensors(problem):
-    graph = SimpleNamespace(**{name: torch.from_numpy(a) for name, a in problem.graph.items()})
+    graph = SimpleNamespace(
+        **{
+            name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+            for name, value in problem.graph.items()
+        }
+    )
     inputs = [torch.from_numpy(array) for array in problem.inputs.values()]
     cotangents = [torch.from_numpy(array) for array in problem.cotangents]
     return graph, inputs, torch.from_numpy(problem.gy), cotangents

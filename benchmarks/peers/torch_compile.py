@@ -33,7 +33,7 @@ def load(module, problem):
         return y, *gradients, *second, dgy
 
     def compiled(phase, *arguments):
-        call = torch.compile(phase, dynamic=False)
+        call = torch.compile(phase, dynamic=False, fullgraph=True)
 
         def run():
             with torch.no_grad():
