@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from .._functions import ACTIVATIONS, FORMS, FUNCTIONS, SCORES, Function
-from .._statistics import ROWS, Statistic, Steps
+from .._message_statistics import ROWS, Statistic, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._statistics import ROWS
+from .._message_statistics import ROWS
 from . import _neighbours as neighbours
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ import pytest
 
 import pyops
 from pyops import Graph
-from pyops._statistics import FIRST
-from pyops._statistics import STATISTICS as TABLE
+from pyops._message_statistics import FIRST
+from pyops._message_statistics import STATISTICS as TABLE
 
 from ..reference import reference
 from ..support.cases import PHASES, SELECTING, STATISTICS, Case

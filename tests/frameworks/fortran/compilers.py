@@ -98,7 +98,7 @@ class Sources:
             *(f"-D{name}={value}" for name, value in values),
             *("-I", FORTRAN, "-I", FORTRAN / "nodes", "-M", FORTRAN, "-m", "signatures"),
             *("-m", "model_calls"),
-            *("-M", ROOT / "pyops", "-m", "_functions"),
+            *("-M", ROOT / "pyops", "-m", "_functions", "-m", "_message_statistics"),
             *("-M", PROGRAMS, "-m", "cases"),
             *(template, target),
         )
