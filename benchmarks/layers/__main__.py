@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import os
+import random
 import subprocess
 import sys
 import time
@@ -70,19 +71,20 @@ def difference(results, others) -> float:
         if one.size and least:
             exact = one.astype(np.result_type(one, float))  # complex numbers stay complex
             largest.append(float(np.abs(exact - other).max()) / max(top, least))
-    return max(largest)
+    return float(np.max(largest))  # NaN if any is
 
 
-def measure(file: str, number: int, case, threads: int, rounds: int) -> list[str]:
+def measure(file: str, number: int, case, threads: int, rounds: int) -> tuple[float, list[str]]:
+    """Return the difference of the results, and the line of the table."""
     sides = [Side(file, number, side, threads) for side in SIDES]
     found = difference(sides[1].results, sides[0].results)
     times = []
     for _ in range(rounds):
-        pair = []
-        for side in sides:
+        pair = {}
+        for side in random.sample(SIDES, len(SIDES)):
             time.sleep(0.005)  # until threads of the last call sleep
-            pair.append(side.seconds())
-        times.append(pair)
+            pair[side] = sides[SIDES.index(side)].seconds()
+        times.append([pair[side] for side in SIDES])
     for side in sides:
         side.close()
     cells = [
@@ -92,7 +94,7 @@ def measure(file: str, number: int, case, threads: int, rounds: int) -> list[str
     ratio = median(theirs / ours for theirs, ours in times)
     memory = sides[0].extra / max(sides[1].extra, 1)
     ratios = [f"{figure(ratio)}x", f"{figure(memory)}x"]
-    return [case.layer, case.what, str(threads), f"{found:.1e}", *cells, *ratios]
+    return found, [case.layer, case.what, str(threads), f"{found:.1e}", *cells, *ratios]
 
 
 def files() -> dict[str, list]:
@@ -119,13 +121,18 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.layers) - set(layers):
         parser.error(f"LAYER: expected some of {', '.join(layers)}, got {', '.join(unknown)}")
-    lines, facts = [HEAD], machine.describe()
+    lines, wrong, facts = [HEAD], [], machine.describe()
     for file, number, case in cases:
         for threads in options.threads:
             if not options.layers or case.layer in options.layers:
-                lines.append(measure(file, number, case, threads, options.rounds))
-                print(*lines[-1], sep=" | ", file=sys.stderr, flush=True)
+                error, line = measure(file, number, case, threads, options.rounds)
+                lines.append(line)
+                if not error <= case.tolerance:
+                    wrong.append(f"{case.layer}, {case.what}: {error:.1e}")
+                print(*line, sep=" | ", file=sys.stderr, flush=True)
     print(f"{PREAMBLE}\n\n{table(lines)}")
+    for text in wrong:
+        print(f"results differ: {text}")
     versions = {name: version(name) for name in ("torch", "torch_geometric", "neuraloperator")}
     settings = {"rounds": options.rounds, "threads": options.threads}
     found = {"machine": facts, "versions": versions, "settings": settings}
@@ -137,7 +144,7 @@ def main() -> int:
         print(f"\n{OVER_SIZES.format(threads=threads)}\n", flush=True)
         words = ["-m", "benchmarks.layers.sizes", str(threads), str(options.rounds), *names]
         subprocess.run([sys.executable, *words], check=True)
-    return 0
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

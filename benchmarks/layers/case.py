@@ -18,6 +18,8 @@ class Case:
     layer: str
     what: str
     make: Callable[[], tuple[Call, Call]]
+    tolerance: float = 1e-4
+    """Largest difference of results that is no error."""
 
 
 def edges_of(nodes: int, degree: int) -> Any:

@@ -67,7 +67,10 @@ def step(layer, x, index, more, gy):
 
 
 def case(name, what="", **options):
-    return Case(name, f"20,000 x 25, 128 channels{what}", partial(make, name, **options))
+    # Rounding puts some of the many sums in EdgeConv on the other side of a kink of its ReLU.
+    tolerance = 0.1 if name == "EdgeConv" else Case.tolerance
+    what = f"20,000 x 25, 128 channels{what}"
+    return Case(name, what, partial(make, name, **options), tolerance)
 
 
 CASES = [
