@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from ..graph import Graph
 
 
-@functools.partial(Operator, reads={"forward": "in out_offsets"}, half=("x",))
+@functools.partial(
+    Operator,
+    reads={"forward": "in out_offsets", "backward": "shared in out id"},
+    unread={"no shared": ("id",)},
+    half=("x",),
+)
 def degree_normalised(
     graph: Graph,
     x: Annotated[Array, "num_src, width"],
@@ -41,7 +46,7 @@ def degree_normalised(
     Notes
     -----
     Time O(E width) for E entries. Memory beside inputs and results: a few integers for each entry
-    in derivatives.
+    in the gradient of weights of shared edges.
 
     References
     ----------
