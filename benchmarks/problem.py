@@ -17,11 +17,12 @@ class Problem:
     """Graph, inputs by name, and one cotangent for each array.
 
     `graph` holds `src`, `dst` (sorted) and `offsets` (of each destination's first edge), and other
-    data that the operator takes: arrays, and numbers that formulas are compiled for.
+    arrays that the operator takes; `numbers` what its formula is compiled for.
     """
 
     case: Case
-    graph: dict[str, Any]
+    graph: dict[str, np.ndarray]
+    numbers: dict[str, Any]
     inputs: dict[str, np.ndarray]
     gy: np.ndarray
     cotangents: list[np.ndarray]
@@ -39,13 +40,14 @@ def make(case: Case) -> Problem:
     graph = {"src": src, "dst": dst, "offsets": np.searchsorted(dst, np.arange(case.nodes + 1))}
     if hasattr(operator, "pairs") and case.peers != ALONE:
         graph |= operator.pairs(case, graph["src"], graph["dst"])
-    if hasattr(operator, "constants"):
-        graph |= operator.constants(case, rng, **graph)
+    constants = getattr(operator, "constants", lambda *_, **graph: {})(case, rng, **graph)
+    numbers = {n: value for n, value in constants.items() if not isinstance(value, np.ndarray)}
+    graph |= {name: value for name, value in constants.items() if name not in numbers}
     place = partial(placed, offset=case.offset)
     inputs = {name: place(array) for name, array in operator.inputs(case, rng).items()}
     gy = place(normal(case, rng, *operator.output_shape(case)))
     cotangents = [place(normal(case, rng, *array.shape)) for array in inputs.values()]
-    return Problem(case, graph, inputs, gy, cotangents)
+    return Problem(case, graph, numbers, inputs, gy, cotangents)
 
 
 def random_ends(case: Case, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -87,7 +87,8 @@ class Torch:
         def move(array):
             return self.torch.from_numpy(array).to(TORCH)
 
-        graph = SimpleNamespace(**{name: move(array) for name, array in problem.graph.items()})
+        data = {name: move(array) for name, array in problem.graph.items()}
+        graph = SimpleNamespace(**data, **problem.numbers)
         inputs, h = ([*map(move, some)] for some in (problem.inputs.values(), problem.cotangents))
         return graph, inputs, move(problem.gy), h
 

@@ -76,23 +76,22 @@ def difference(results, others) -> float:
 
 def measure(file: str, number: int, case, threads: int, rounds: int) -> tuple[float, list[str]]:
     """Return the difference of the results, and the line of the table."""
-    sides = [Side(file, number, side, threads) for side in SIDES]
-    found = difference(sides[1].results, sides[0].results)
-    times = []
+    sides = {name: Side(file, number, name, threads) for name in SIDES}
+    theirs, ours = sides.values()
+    found = difference(ours.results, theirs.results)
+    seconds: dict[str, list[float]] = {name: [] for name in SIDES}
     for _ in range(rounds):
-        pair = {}
-        for side in random.sample(SIDES, len(SIDES)):
+        for name in random.sample(SIDES, len(SIDES)):
             time.sleep(0.005)  # until threads of the last call sleep
-            pair[side] = sides[SIDES.index(side)].seconds()
-        times.append([pair[side] for side in SIDES])
-    for side in sides:
+            seconds[name].append(sides[name].seconds())
+    for side in sides.values():
         side.close()
     cells = [
-        f"{1e3 * median(pair[place] for pair in times):.4g} ms, {side.extra / 1e6:,.1f} MB"
-        for place, side in enumerate(sides)
+        f"{1e3 * median(seconds[name]):.4g} ms, {side.extra / 1e6:,.1f} MB"
+        for name, side in sides.items()
     ]
-    ratio = median(theirs / ours for theirs, ours in times)
-    memory = sides[0].extra / max(sides[1].extra, 1)
+    ratio = median(a / b for a, b in zip(*seconds.values(), strict=True))
+    memory = theirs.extra / max(ours.extra, 1)
     ratios = [f"{figure(ratio)}x", f"{figure(memory)}x"]
     return found, [case.layer, case.what, str(threads), f"{found:.1e}", *cells, *ratios]
 

@@ -19,19 +19,16 @@ def set_threads(count):
 
 def load(module, problem, wait=jax.block_until_ready):
     jax.clear_caches()
-    graph, constants = {}, {}
-    for name, value in problem.graph.items():
-        if isinstance(value, np.ndarray):
-            kind = "int32" if value.dtype.kind == "i" else None
-            graph[name] = jax.numpy.asarray(value, dtype=kind)
-        else:
-            constants[name] = value
+    graph = {
+        name: jax.numpy.asarray(array, dtype="int32" if array.dtype.kind == "i" else None)
+        for name, array in problem.graph.items()
+    }
     inputs = [jax.numpy.asarray(array) for array in problem.inputs.values()]
     cotangents = tuple(jax.numpy.asarray(array) for array in problem.cotangents)
     gy = jax.numpy.asarray(problem.gy)
 
     def formula(graph, *inputs, differentiated=True):
-        data = SimpleNamespace(**graph, **constants, differentiated=differentiated)
+        data = SimpleNamespace(**graph, **problem.numbers, differentiated=differentiated)
         return module.in_jax(data, *inputs)
 
     def forward(graph, *inputs):

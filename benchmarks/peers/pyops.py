@@ -22,7 +22,7 @@ def prepare(module, problem):
     nodes, graph = problem.case.nodes, problem.graph
     packed = pyops.Graph(graph["src"], graph["dst"], nodes, nodes)
     operator, leading, options = module.in_pyops(
-        problem.case, SimpleNamespace(packed=packed, **graph)
+        problem.case, SimpleNamespace(packed=packed, **graph, **problem.numbers)
     )
     pack = getattr(module, "pack", lambda *arrays: arrays)
     inputs = (*leading, *pack(*problem.inputs.values()))

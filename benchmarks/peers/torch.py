@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import torch
 
 COMPILED = False
@@ -18,12 +17,8 @@ def set_threads(count):
 
 
 def tensors(problem):
-    graph = SimpleNamespace(
-        **{
-            name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-            for name, value in problem.graph.items()
-        }
-    )
+    data = {name: torch.from_numpy(array) for name, array in problem.graph.items()}
+    graph = SimpleNamespace(**data, **problem.numbers)
     inputs = [torch.from_numpy(array) for array in problem.inputs.values()]
     cotangents = [torch.from_numpy(array) for array in problem.cotangents]
     return graph, inputs, torch.from_numpy(problem.gy), cotangents
