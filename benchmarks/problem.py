@@ -40,9 +40,10 @@ def make(case: Case) -> Problem:
     graph = {"src": src, "dst": dst, "offsets": np.searchsorted(dst, np.arange(case.nodes + 1))}
     if hasattr(operator, "pairs") and case.peers != ALONE:
         graph |= operator.pairs(case, graph["src"], graph["dst"])
-    constants = getattr(operator, "constants", lambda *_, **graph: {})(case, rng, **graph)
-    numbers = {n: value for n, value in constants.items() if not isinstance(value, np.ndarray)}
-    graph |= {name: value for name, value in constants.items() if name not in numbers}
+    numbers: dict[str, Any] = {}
+    if hasattr(operator, "constants"):
+        for name, value in operator.constants(case, rng, **graph).items():
+            (graph if isinstance(value, np.ndarray) else numbers)[name] = value
     place = partial(placed, offset=case.offset)
     inputs = {name: place(array) for name, array in operator.inputs(case, rng).items()}
     gy = place(normal(case, rng, *operator.output_shape(case)))

@@ -7,7 +7,6 @@ A side has `phases`, a function each; `wait(results)`; `peak(call)`, bytes or No
 import gc
 import importlib
 import os
-from types import SimpleNamespace
 
 import cupy
 import numpy as np
@@ -79,18 +78,8 @@ class Torch:
         torch.backends.cudnn.allow_tf32 = False
         self.torch, self.case = torch, problem.case
         self.module = importlib.import_module(f"benchmarks.peers.{name}")
-        self.module.tensors = self._tensors
         self.operator = operator_module(problem.case)
-        self.phases = self.module.load(self.operator, problem)
-
-    def _tensors(self, problem):
-        def move(array):
-            return self.torch.from_numpy(array).to(TORCH)
-
-        data = {name: move(array) for name, array in problem.graph.items()}
-        graph = SimpleNamespace(**data, **problem.numbers)
-        inputs, h = ([*map(move, some)] for some in (problem.inputs.values(), problem.cotangents))
-        return graph, inputs, move(problem.gy), h
+        self.phases = self.module.load(self.operator, problem, device=TORCH)
 
     def wait(self, results):
         self.torch.cuda.synchronize()

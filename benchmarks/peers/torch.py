@@ -16,16 +16,18 @@ def set_threads(count):
     torch.set_num_interop_threads(1)
 
 
-def tensors(problem):
-    data = {name: torch.from_numpy(array) for name, array in problem.graph.items()}
+def tensors(problem, device="cpu"):
+    def moved(array):
+        return torch.from_numpy(array).to(device)
+
+    data = {name: moved(array) for name, array in problem.graph.items()}
     graph = SimpleNamespace(**data, **problem.numbers)
-    inputs = [torch.from_numpy(array) for array in problem.inputs.values()]
-    cotangents = [torch.from_numpy(array) for array in problem.cotangents]
-    return graph, inputs, torch.from_numpy(problem.gy), cotangents
+    inputs = [moved(array) for array in problem.inputs.values()]
+    return graph, inputs, moved(problem.gy), [moved(array) for array in problem.cotangents]
 
 
-def load(module, problem):
-    return eager(module.in_torch, *tensors(problem))
+def load(module, problem, device="cpu"):
+    return eager(module.in_torch, *tensors(problem, device))
 
 
 def eager(formula, graph, inputs, gy, cotangents):

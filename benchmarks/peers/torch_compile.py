@@ -12,8 +12,8 @@ __all__ = ["arrays", "set_threads", "versions"]
 COMPILED = True
 
 
-def load(module, problem):
-    graph, inputs, gy, cotangents = tensors(problem)
+def load(module, problem, device="cpu"):
+    graph, inputs, gy, cotangents = tensors(problem, device)
     torch._dynamo.reset()
 
     def forward(*inputs):
